@@ -1,0 +1,215 @@
+#include "policies/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+namespace spillway {
+namespace {
+
+struct Closure {
+  std::vector<bool> needed; // by tensor
+  std::vector<OpIndex> rerun;
+};
+
+// `boundary`: tensors whose value is at hand without running anything.
+Closure close_over(const LayerKind& kind, const std::vector<bool>& boundary) {
+  Closure closure;
+  closure.needed.assign(kind.tensors.size(), false);
+  std::vector<bool> rerun(kind.ops.size(), false);
+  std::vector<TensorIndex> open;
+  const auto need = [&](TensorIndex tensor) {
+    if (!closure.needed[tensor]) {
+      closure.needed[tensor] = true;
+      open.push_back(tensor);
+    }
+  };
+  for (const BackwardOp& backward : kind.backward) {
+    for (const TensorIndex tensor : backward.needs) {
+      need(tensor);
+    }
+  }
+  while (!open.empty()) {
+    const TensorIndex tensor = open.back();
+    open.pop_back();
+    if (boundary[tensor]) {
+      continue;
+    }
+    const OpIndex producer = kind.tensors[tensor].producer;
+    if (!rerun[producer]) {
+      rerun[producer] = true;
+      for (const TensorIndex read : kind.ops[producer].reads) {
+        need(read);
+      }
+    }
+  }
+  for (OpIndex op = 0; op < kind.ops.size(); ++op) {
+    if (rerun[op]) {
+      closure.rerun.push_back(op);
+    }
+  }
+  return closure;
+}
+
+// The name that decides about a tensor, if the policy lists one of its names.
+std::optional<std::pair<std::string, Fate>> listed_fate(
+    const std::map<std::string, Fate, std::less<>>& fates, const Tensor& tensor) {
+  for (const std::string& name : tensor.policy_names) {
+    const auto found = fates.find(name);
+    if (found != fates.end()) {
+      return *found;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<Fate> fates_of(const PolicySpec& policy, const LayerKind& kind,
+                           std::vector<bool>& listed) {
+  std::vector<Fate> fates;
+  listed.assign(kind.tensors.size(), false);
+  std::vector<bool> residual(kind.tensors.size(), false); // what backward itself reads
+  for (const BackwardOp& backward : kind.backward) {
+    for (const TensorIndex t : backward.needs) {
+      residual[t] = true;
+    }
+  }
+  const auto own = policy.by_kind.find(kind.name);
+  for (TensorIndex t = 0; t < kind.tensors.size(); ++t) {
+    const Tensor& tensor = kind.tensors[t];
+    const bool keep = t == kind.input || (policy.preset == Preset::none && residual[t]);
+    Fate fate = keep ? Fate::keep : Fate::recompute;
+    if (const auto common = listed_fate(policy.tensors, tensor)) {
+      fate = common->second;
+      listed[t] = true;
+    }
+    if (own != policy.by_kind.end()) {
+      if (const auto special = listed_fate(own->second, tensor)) {
+        fate = special->second;
+        listed[t] = true;
+      }
+    }
+    fates.push_back(fate);
+  }
+  return fates;
+}
+
+std::vector<bool> boundary_of(const LayerKind& kind, const std::vector<Fate>& fates) {
+  std::vector<bool> boundary(fates.size());
+  for (TensorIndex t = 0; t < fates.size(); ++t) {
+    boundary[t] = fates[t] != Fate::recompute || t == kind.input;
+  }
+  return boundary;
+}
+
+// A kernel that costs real time: a product, attention or a collective.
+bool is_heavy(const Op& op) {
+  return op.work.kind != WorkKind::none && op.work.kind != WorkKind::memory;
+}
+
+// The heavy operations that saving `tensor` spares.
+std::vector<std::string> spared_by(const LayerKind& kind, const Closure& closure,
+                                   std::vector<bool> boundary, TensorIndex tensor) {
+  boundary[tensor] = false;
+  std::vector<std::string> names;
+  for (const OpIndex op : close_over(kind, boundary).rerun) {
+    if (is_heavy(kind.ops[op]) &&
+        !std::binary_search(closure.rerun.begin(), closure.rerun.end(), op)) {
+      names.push_back(kind.ops[op].name);
+    }
+  }
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    text += (text.empty() ? "" : ", ") + name;
+  }
+  return text;
+}
+
+KindPlan decide_kind(const PolicySpec& policy, const LayerKind& kind,
+                     std::vector<std::string>& warnings) {
+  std::vector<bool> listed;
+  const std::vector<Fate> fates = fates_of(policy, kind, listed);
+  const std::vector<bool> boundary = boundary_of(kind, fates);
+  const Closure closure = close_over(kind, boundary);
+
+  KindPlan plan;
+  plan.rerun = closure.rerun;
+  for (const OpIndex op : closure.rerun) {
+    plan.rerun_flops += kind.ops[op].work.flops();
+  }
+  for (TensorIndex t = 0; t < fates.size(); ++t) {
+    const Tensor& tensor = kind.tensors[t];
+    TensorDecision decision{fates[t], closure.needed[t], {}};
+    if (!decision.needed) {
+      decision.reason = "backward does not need it";
+      if (listed[t] && decision.fate != Fate::recompute) {
+        warnings.push_back(fmt::format("'{}: {}' has no effect on '{}' in {} layers: {}",
+                                       tensor.policy_names.front(), fate_name(decision.fate),
+                                       tensor.name, kind.name, decision.reason));
+      }
+    } else if (decision.fate == Fate::recompute) {
+      decision.reason = fmt::format("re-run by {}", kind.ops[tensor.producer].name);
+    } else if (t == kind.input) {
+      decision.reason = "the layer is recomputed from it";
+    } else {
+      const std::vector<std::string> spared = spared_by(kind, closure, boundary, t);
+      decision.reason = spared.empty() ? "spares no product" : "spares " + joined(spared);
+      if (listed[t] && spared.empty() && policy.preset != Preset::none) {
+        warnings.push_back(fmt::format(
+            "'{}: {}' saves little in {} layers: every product before it runs again anyway",
+            tensor.policy_names.front(), fate_name(decision.fate), kind.name));
+      }
+    }
+    plan.kept += decision.kept() ? tensor.bytes : Bytes{};
+    plan.offloaded += decision.offloaded() ? tensor.bytes : Bytes{};
+    plan.tensors.push_back(std::move(decision));
+  }
+  return plan;
+}
+
+void warn_of_foreign_names(const PolicySpec& policy, const FrameworkSpec& framework,
+                           std::vector<std::string>& warnings) {
+  if (framework.policy_names.empty()) {
+    return;
+  }
+  std::set<std::string> listed;
+  for (const auto& [name, fate] : policy.tensors) {
+    listed.insert(name);
+  }
+  for (const auto& [kind, fates] : policy.by_kind) {
+    for (const auto& [name, fate] : fates) {
+      listed.insert(name);
+    }
+  }
+  for (const std::string& name : listed) {
+    if (std::find(framework.policy_names.begin(), framework.policy_names.end(), name) ==
+        framework.policy_names.end()) {
+      warnings.push_back(fmt::format("{} has no name for '{}': its policies cannot choose it",
+                                     framework.title, name));
+    }
+  }
+}
+
+} // namespace
+
+bool KindPlan::reruns(OpIndex op) const {
+  return std::binary_search(rerun.begin(), rerun.end(), op);
+}
+
+Plan decide(const PolicySpec& policy, const StepTrace& trace, const FrameworkSpec& framework) {
+  Plan plan;
+  PolicySpec keep_all;
+  keep_all.preset = Preset::none;
+  for (const LayerKind& kind : trace.kinds) {
+    plan.kinds.push_back(decide_kind(kind.checkpointed ? policy : keep_all, kind, plan.warnings));
+  }
+  warn_of_foreign_names(policy, framework, plan.warnings);
+  return plan;
+}
+
+} // namespace spillway

@@ -1,0 +1,92 @@
+#include "policies/policy.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace spillway {
+namespace {
+
+const std::array<std::string, 3> preset_names{"none", "full", "custom"};
+const std::array<std::string, 3> fate_names{"keep", "recompute", "offload"};
+
+std::vector<std::string> names_in(const LayerKind& kind) {
+  std::vector<std::string> names;
+  for (const Tensor& tensor : kind.tensors) {
+    for (const std::string& name : tensor.policy_names) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) {
+        names.push_back(name);
+      }
+    }
+  }
+  return names;
+}
+
+std::map<std::string, Fate, std::less<>> read_fates(MapReader& in,
+                                                    const std::vector<std::string>& known,
+                                                    const std::string& where,
+                                                    Diagnostics& diagnostics) {
+  std::map<std::string, Fate, std::less<>> fates;
+  const YamlNode* tensors = in.child("tensors");
+  if (tensors == nullptr) {
+    return fates;
+  }
+  if (!tensors->is_map()) {
+    in.error("tensors", "'tensors' must be a map of tensor names to keep, recompute or offload");
+    return fates;
+  }
+  MapReader map(*tensors, "tensors", diagnostics);
+  for (const YamlEntry& entry : tensors->entries) {
+    const auto fate = static_cast<Fate>(map.choice(entry.key, fate_names));
+    if (std::find(known.begin(), known.end(), entry.key) == known.end()) {
+      diagnostics.add(entry.key_place, fmt::format("unknown tensor '{}' in {}", entry.key, where),
+                      suggestion(entry.key, known));
+    } else if (entry.key == "decoder_layer_input" && fate == Fate::recompute) {
+      diagnostics.add(entry.key_place, "'decoder_layer_input' cannot be recomputed",
+                      "a layer is recomputed from it: keep or offload it");
+    }
+    fates.emplace(entry.key, fate);
+  }
+  return fates;
+}
+
+} // namespace
+
+const char* fate_name(Fate fate) {
+  return fate_names[static_cast<std::size_t>(fate)].c_str();
+}
+
+PolicySpec read_policy(const std::string& name, const YamlNode& node, const StepTrace& trace,
+                       Diagnostics& diagnostics) {
+  PolicySpec spec;
+  spec.name = name;
+  MapReader in(node, name, diagnostics);
+  spec.preset = static_cast<Preset>(in.choice("preset", preset_names));
+  std::vector<std::string> known;
+  for (const LayerKind& kind : trace.kinds) {
+    if (!kind.checkpointed) {
+      continue;
+    }
+    for (const std::string& tensor : names_in(kind)) {
+      if (std::find(known.begin(), known.end(), tensor) == known.end()) {
+        known.push_back(tensor);
+      }
+    }
+    if (const YamlNode* own = in.child(kind.name)) {
+      MapReader map(*own, kind.name, diagnostics);
+      spec.by_kind[kind.name] =
+          read_fates(map, names_in(kind), fmt::format("'{}' layers", kind.name), diagnostics);
+      map.finish();
+    }
+  }
+  spec.tensors = read_fates(in, known, "this model", diagnostics);
+  if (spec.preset == Preset::custom && spec.tensors.empty() && spec.by_kind.empty()) {
+    in.error("preset", fmt::format("policy '{}' is custom but lists no tensors", name),
+             "add 'tensors', or use preset full or none");
+  }
+  in.finish();
+  return spec;
+}
+
+} // namespace spillway

@@ -1,0 +1,38 @@
+// What a user asks for: keep, recompute or offload, per named tensor.
+//
+//   preset none    everything that backward itself reads is kept
+//   preset full    only decoder_layer_input is kept, everything else recomputed
+//   preset custom  as full, with fates listed under `tensors`
+//
+// Fates under `tensors` override the preset in every kind of layer; those under
+// `dense` and `moe` override them in layers of that kind. A tensor that carries
+// several names (an expert's gate is moe_mlpwi_0 and mlpwi_0) obeys its most
+// specific one that is listed.
+#pragma once
+
+#include "sim/base/yaml.hpp"
+#include "workloads/trace.hpp"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+enum class Fate : std::uint8_t { keep, recompute, offload };
+[[nodiscard]] const char* fate_name(Fate fate);
+
+enum class Preset : std::uint8_t { none, full, custom };
+
+struct PolicySpec {
+  std::string name;
+  Preset preset = Preset::full;
+  std::map<std::string, Fate, std::less<>> tensors;
+  std::map<std::string, std::map<std::string, Fate, std::less<>>, std::less<>> by_kind;
+};
+
+// `trace` supplies the tensor names and layer kinds that exist.
+[[nodiscard]] PolicySpec read_policy(const std::string& name, const YamlNode& node,
+                                     const StepTrace& trace, Diagnostics& diagnostics);
+
+} // namespace spillway

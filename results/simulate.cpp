@@ -1,0 +1,174 @@
+#include "results/simulate.hpp"
+
+#include "sim/lower/pricing.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace spillway {
+namespace {
+
+// Memory that must be there for a task to run at all may make a stalling run
+// impossible; it is then counted instead, which gives the verdict its figures.
+Timeline replay_or_record(const Lowered& lowered, Machine& machine) {
+  try {
+    return replay(lowered.graph, machine);
+  } catch (const Deadlock& deadlock) {
+    if (!deadlock.out_of_memory()) {
+      throw;
+    }
+    for (Pool& pool : machine.pools) {
+      pool.mode = PoolMode::record;
+    }
+    return replay(lowered.graph, machine);
+  }
+}
+
+// One re-run of the band: a coefficient, or one product shape, at an end of its range.
+struct Variation {
+  std::string name;
+  std::size_t coefficient = 0; // index into Device::coefficients()
+  std::optional<ProductShape> shape;
+};
+
+std::vector<Variation> variations_of(const Scenario& scenario, const Lowered& lowered) {
+  std::vector<Variation> variations;
+  const std::vector<const Coefficient*> all = scenario.device.coefficients();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!all[i]->has_range()) {
+      continue;
+    }
+    const std::string name = "hardware." + all[i]->path;
+    if (all[i] != &scenario.device.shape_factor) {
+      variations.push_back({name, i, std::nullopt});
+      continue;
+    }
+    // The table's error at one shape says nothing about another: one at a time.
+    std::set<ProductShape> shapes;
+    for (const Work& work : lowered.works) {
+      if (work.kind == WorkKind::matmul) {
+        shapes.insert(product_shape(work));
+      }
+    }
+    for (const ProductShape& shape : shapes) {
+      variations.push_back({name + " of " + shape_name(shape), i, shape});
+    }
+  }
+  return variations;
+}
+
+double step_time(const Scenario& scenario, const Variation& variation, bool high, double expected,
+                 const RateCache& warm, Lowered& lowered) {
+  Device device = scenario.device;
+  Coefficient& varied = *device.coefficients()[variation.coefficient];
+  const double value = high ? varied.high : varied.low;
+  RateCache cache = warm; // look-ups do not depend on coefficients
+  CostModel cost(device, scenario.parallel.gpus, cache);
+  if (variation.shape) {
+    cost.vary_shape(*variation.shape, value / varied.value);
+  } else {
+    varied.value = value;
+  }
+  const bool changed = price(scenario, cost, lowered);
+  const double time =
+      changed ? to_seconds(replay_or_record(lowered, lowered.machine).makespan).count() : expected;
+  static_cast<void>(price(scenario, CostModel(scenario.device, scenario.parallel.gpus, cache),
+                          lowered)); // back to the expected prices
+  return time;
+}
+
+// Runs jobs 0 .. count-1 on a few threads, each with a state of its own; results
+// are indexed, so the order in which jobs finish does not matter.
+template <class MakeState, class Job>
+void run_jobs(std::size_t count, unsigned threads, const MakeState& make_state, const Job& job) {
+  std::atomic<std::size_t> next{0};
+  std::exception_ptr failure;
+  std::atomic<bool> failed{false};
+  const auto work = [&] {
+    auto state = make_state();
+    for (std::size_t i = next++; i < count && !failed; i = next++) {
+      try {
+        job(i, state);
+      } catch (...) {
+        if (!failed.exchange(true)) {
+          failure = std::current_exception();
+        }
+      }
+    }
+  };
+  std::vector<std::thread> pool;
+  for (unsigned t = 1; t < threads; ++t) {
+    pool.emplace_back(work);
+  }
+  work();
+  for (std::thread& thread : pool) {
+    thread.join();
+  }
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+}
+
+} // namespace
+
+Simulation simulate(const Scenario& scenario, const PolicySpec& policy, RateCache& cache) {
+  Simulation run;
+  run.plan = decide(policy, scenario.trace, scenario.framework);
+  run.lowered = lower(scenario, run.plan, cache);
+  run.timeline = replay_or_record(run.lowered, run.lowered.machine);
+  run.result = summarize(scenario, policy, run.plan, run.lowered, run.timeline);
+  return run;
+}
+
+Simulation simulate_with_band(const Scenario& scenario, const PolicySpec& policy, RateCache& cache,
+                              unsigned threads) {
+  Simulation run = simulate(scenario, policy, cache);
+  RunResult& r = run.result;
+  const std::vector<Variation> variations = variations_of(scenario, run.lowered);
+  std::vector<double> times(2 * variations.size());
+  run_jobs(
+      times.size(), threads, [&] { return run.lowered; },
+      [&](std::size_t job, Lowered& lowered) {
+        times[job] =
+            step_time(scenario, variations[job / 2], job % 2 == 1, r.step_time_s, cache, lowered);
+      });
+  double below = 0;
+  double above = 0;
+  for (std::size_t i = 0; i < variations.size(); ++i) {
+    const double at_low = times[2 * i];
+    const double at_high = times[2 * i + 1];
+    r.sensitivities.push_back({variations[i].name, at_low, at_high});
+    const double down = std::min({0.0, at_low - r.step_time_s, at_high - r.step_time_s});
+    const double up = std::max({0.0, at_low - r.step_time_s, at_high - r.step_time_s});
+    below += down * down;
+    above += up * up;
+  }
+  r.step_time_low_s = r.step_time_s - std::sqrt(below);
+  r.step_time_high_s = r.step_time_s + std::sqrt(above);
+  return run;
+}
+
+std::int64_t largest_fitting_micro_batch(const Scenario& scenario, const std::string& policy) {
+  RateCache cache;
+  std::int64_t fits = 0;
+  std::int64_t fails = scenario.batch.micro;
+  while (fails - fits > 1) { // memory grows with the micro-batch
+    const std::int64_t middle = fits + (fails - fits) / 2;
+    Scenario smaller = scenario;
+    smaller.batch.micro = middle;
+    smaller.trace = build_trace(smaller.model, smaller.parallel, smaller.batch, smaller.framework,
+                                smaller.precision.compute);
+    const Simulation run = simulate(smaller, smaller.policy(policy), cache);
+    (run.result.verdict == Verdict::fits ? fits : fails) = middle;
+  }
+  return fits;
+}
+
+} // namespace spillway

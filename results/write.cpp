@@ -1,0 +1,211 @@
+#include "results/write.hpp"
+
+#include "sim/base/error.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <unistd.h>
+
+namespace spillway {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ToJson {
+  Json operator()(std::monostate) const { return nullptr; }
+  Json operator()(const std::string& text) const { return text; }
+  Json operator()(double number) const { return number; }
+  Json operator()(std::int64_t number) const { return number; }
+  Json operator()(const OwnerMap& map) const { return object(map); }
+  Json operator()(const TimeMap& map) const { return object(map); }
+  Json operator()(const std::vector<std::string>& list) const { return list; }
+  Json operator()(const std::vector<AssumptionLine>& lines) const {
+    Json list = Json::array();
+    for (const AssumptionLine& line : lines) {
+      list.push_back({{"what", line.what},
+                      {"value", line.value},
+                      {"kind", line.kind},
+                      {"source", line.source}});
+    }
+    return list;
+  }
+
+private:
+  template <class Map>
+  static Json object(const Map& map) {
+    Json json = Json::object();
+    for (const auto& [key, value] : map) {
+      json[key] = value;
+    }
+    return json;
+  }
+};
+
+Json to_json(const RunResult& result) {
+  Json json;
+  for (const Field& field : field_table()) {
+    json[field.name] = std::visit(ToJson{}, field.get(result));
+  }
+  return json;
+}
+
+std::string quoted(const std::string& cell) {
+  if (cell.find_first_of(",\"\n\r") == std::string::npos) {
+    return cell;
+  }
+  std::string text = "\"";
+  for (const char c : cell) {
+    text += c == '"' ? "\"\"" : std::string(1, c);
+  }
+  return text + '"';
+}
+
+// The columns of one field for a set of results: one, or one per key of a map.
+void append_columns(const Field& field, const std::vector<CsvRow>& rows,
+                    std::vector<std::vector<std::string>>& table) {
+  const auto add_map = [&](auto get) {
+    std::vector<std::string> keys;
+    for (const CsvRow& row : rows) {
+      for (const auto& [key, value] : get(*row.result)) {
+        if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+          keys.push_back(key);
+        }
+      }
+    }
+    for (const std::string& key : keys) {
+      table[0].push_back(fmt::format("{}.{}", field.name, key));
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        std::string cell;
+        for (const auto& [name, value] : get(*rows[i].result)) {
+          cell = name == key ? fmt::format("{}", value) : cell;
+        }
+        table[i + 1].push_back(cell);
+      }
+    }
+  };
+  const FieldValue first = field.get(*rows.front().result);
+  if (std::holds_alternative<OwnerMap>(first)) {
+    add_map([&](const RunResult& r) { return std::get<OwnerMap>(field.get(r)); });
+  } else if (std::holds_alternative<TimeMap>(first)) {
+    add_map([&](const RunResult& r) { return std::get<TimeMap>(field.get(r)); });
+  } else if (!std::holds_alternative<std::vector<std::string>>(first) &&
+             !std::holds_alternative<std::vector<AssumptionLine>>(first)) {
+    table[0].emplace_back(field.name);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const FieldValue value = field.get(*rows[i].result);
+      std::string cell;
+      if (const auto* text = std::get_if<std::string>(&value)) {
+        cell = *text;
+      } else if (const auto* real = std::get_if<double>(&value)) {
+        cell = fmt::format("{}", *real);
+      } else if (const auto* whole = std::get_if<std::int64_t>(&value)) {
+        cell = fmt::format("{}", *whole);
+      }
+      table[i + 1].push_back(std::move(cell));
+    }
+  }
+}
+
+[[noreturn]] void cannot_write(const std::string& path, int error) {
+  throw InputError(
+      fmt::format("cannot write '{}': {}", path, std::generic_category().message(error)));
+}
+
+void write_all(std::FILE* file, const std::string& text, const std::string& path) {
+  if (std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fflush(file) != 0) {
+    cannot_write(path, errno);
+  }
+}
+
+} // namespace
+
+std::string run_json(const RunResult& result) {
+  return to_json(result).dump(2) + '\n';
+}
+
+std::string compare_json(const std::vector<RunResult>& results) {
+  Json json;
+  json["results"] = Json::array();
+  for (const RunResult& result : results) {
+    json["results"].push_back(to_json(result));
+  }
+  return json.dump(2) + '\n';
+}
+
+std::string results_csv(const std::vector<CsvRow>& rows) {
+  if (rows.empty()) {
+    return {};
+  }
+  std::vector<std::vector<std::string>> table(rows.size() + 1);
+  for (const auto& [name, value] : rows.front().settings) {
+    table[0].push_back(name);
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (const auto& [name, value] : rows[i].settings) {
+      table[i + 1].push_back(value);
+    }
+  }
+  for (const Field& field : field_table()) {
+    append_columns(field, rows, table);
+  }
+  std::string text;
+  for (const std::vector<std::string>& row : table) {
+    for (std::size_t column = 0; column < row.size(); ++column) {
+      text += (column == 0 ? "" : ",") + quoted(row[column]);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+void write_output(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    write_all(stdout, text, "standard output");
+    return;
+  }
+  namespace fs = std::filesystem;
+  std::error_code status;
+  if (fs::is_directory(path, status)) {
+    throw InputError(fmt::format("cannot write '{}': it is a directory", path));
+  }
+  // Devices and pipes are written in place; there is nothing to replace.
+  const bool in_place = fs::exists(path, status) && !fs::is_regular_file(path, status);
+  const std::string part = in_place ? path : fmt::format("{}.{}.part", path, ::getpid());
+  std::FILE* file = std::fopen(part.c_str(), "wb");
+  if (file == nullptr) {
+    cannot_write(path, errno);
+  }
+  try {
+    write_all(file, text, path);
+  } catch (...) {
+    std::fclose(file);
+    if (!in_place) {
+      fs::remove(part, status);
+    }
+    throw;
+  }
+  if (std::fclose(file) != 0) {
+    const int error = errno;
+    if (!in_place) {
+      fs::remove(part, status);
+    }
+    cannot_write(path, error);
+  }
+  if (!in_place) {
+    fs::rename(part, path, status);
+    if (status) {
+      const int error = status.value();
+      fs::remove(part, status);
+      cannot_write(path, error);
+    }
+  }
+}
+
+} // namespace spillway

@@ -1,0 +1,169 @@
+#include "sim/base/source_text.hpp"
+
+#include <fmt/format.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <system_error>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+constexpr std::size_t most_bytes = std::size_t{16} << 20U;
+
+[[noreturn]] void refuse(const std::string& name, std::string message) {
+  const auto source = std::make_shared<const SourceText>(SourceText{name, {}});
+  throw InputError({Diagnostic{Place{source, 0, 0}, std::move(message), {}}});
+}
+
+[[noreturn]] void refuse_with_errno(const std::string& name, std::string_view what) {
+  std::string reason = std::generic_category().message(errno);
+  if (!reason.empty() && reason[0] >= 'A' && reason[0] <= 'Z') {
+    reason[0] = static_cast<char>(reason[0] - 'A' + 'a');
+  }
+  refuse(name, fmt::format("{}: {}", what, reason));
+}
+
+class FileDescriptor {
+public:
+  explicit FileDescriptor(int number) : number_(number) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor() { ::close(number_); }
+  [[nodiscard]] int number() const { return number_; }
+
+private:
+  int number_;
+};
+
+void check_is_regular(const std::string& name, const struct stat& status) {
+  if (S_ISDIR(status.st_mode)) {
+    refuse(name, "is a directory, not a file");
+  }
+  if (!S_ISREG(status.st_mode)) {
+    refuse(name,
+           S_ISFIFO(status.st_mode) ? "is a FIFO, not a regular file" : "is not a regular file");
+  }
+}
+
+struct CodePoint {
+  std::size_t length = 0; // 0: malformed, overlong, a surrogate or beyond U+10FFFF
+  char32_t value = 0;
+};
+
+[[nodiscard]] CodePoint decode_at(std::string_view text, std::size_t at) {
+  const auto lead = static_cast<unsigned char>(text[at]);
+  if (lead < 0x80U) {
+    return {1, lead};
+  }
+  const std::size_t length = lead >= 0xF0U ? 4 : lead >= 0xE0U ? 3 : 2;
+  if (lead < 0xC0U || lead >= 0xF8U || length > text.size() - at) {
+    return {};
+  }
+  char32_t value = lead & (0xFFU >> (length + 1));
+  for (std::size_t i = 1; i < length; ++i) {
+    const auto next = static_cast<unsigned char>(text[at + i]);
+    if ((next & 0xC0U) != 0x80U) {
+      return {};
+    }
+    value = (value << 6U) | (next & 0x3FU);
+  }
+  constexpr std::array<char32_t, 5> least{0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = value >= 0xD800 && value <= 0xDFFF;
+  const bool valid = value >= least[length] && !surrogate && value <= 0x10FFFF;
+  return valid ? CodePoint{length, value} : CodePoint{};
+}
+
+[[nodiscard]] bool is_control(char32_t value) {
+  return (value < 0x20 && value != '\t' && value != '\n') || (value >= 0x7F && value < 0xA0);
+}
+
+void check_line(std::string_view line, std::size_t number, const std::string& name) {
+  for (std::size_t at = 0; at < line.size();) {
+    const CodePoint point = decode_at(line, at);
+    if (point.length == 0) {
+      refuse(name, fmt::format("not valid UTF-8 on line {}", number));
+    }
+    if (point.value == 0) {
+      refuse(name, fmt::format("NUL byte on line {}", number));
+    }
+    if (is_control(point.value)) {
+      refuse(name, fmt::format("control character U+{:04X} on line {}",
+                               static_cast<std::uint32_t>(point.value), number));
+    }
+    at += point.length;
+  }
+}
+
+} // namespace
+
+std::string read_file(const std::filesystem::path& path) {
+  const std::string name = path.string();
+  struct stat status {};
+  // Asked before opening, since opening some devices already does something;
+  // asked again afterwards, since the name may by then mean something else.
+  if (::stat(path.c_str(), &status) != 0) {
+    refuse_with_errno(name, "cannot open");
+  }
+  check_is_regular(name, status);
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (file.number() < 0 || ::fstat(file.number(), &status) != 0) {
+    refuse_with_errno(name, "cannot open");
+  }
+  check_is_regular(name, status);
+
+  std::string text;
+  std::array<char, 65536> chunk{};
+  while (text.size() <= most_bytes) {
+    const ssize_t count = ::read(file.number(), chunk.data(), chunk.size());
+    if (count == 0) {
+      break;
+    }
+    if (count > 0) {
+      text.append(chunk.data(), static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      refuse_with_errno(name, "cannot read");
+    }
+  }
+  return text; // one that is too large is refused by make_source
+}
+
+std::shared_ptr<const SourceText> make_source(std::string_view text, const std::string& name) {
+  if (text.size() > most_bytes) {
+    refuse(name, "larger than 16 MiB");
+  }
+  SourceText source{name, {}};
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (end != std::string_view::npos && line.ends_with('\r')) {
+      line.remove_suffix(1);
+    }
+    source.lines.emplace_back(line);
+    check_line(line, source.lines.size(), name);
+  }
+  return std::make_shared<const SourceText>(std::move(source));
+}
+
+std::optional<char32_t> find_control_character(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint point = decode_at(text, at);
+    if (is_control(point.value)) {
+      return point.value;
+    }
+    at += std::max<std::size_t>(point.length, 1);
+  }
+  return std::nullopt;
+}
+
+} // namespace spillway

@@ -1,0 +1,27 @@
+// How text gets in: reading a file that may be anything, and refusing bytes that
+// are no text before any parser sees them.
+#pragma once
+
+#include "sim/base/error.hpp"
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace spillway {
+
+// The bytes of a regular file; of one above 16 MiB, enough for make_source to
+// refuse it. Throws InputError for anything else, and never waits for a FIFO.
+[[nodiscard]] std::string read_file(const std::filesystem::path& path);
+
+// The lines of `text`, with LF or CRLF ends. Throws InputError when it is larger
+// than 16 MiB, no valid UTF-8, or holds control characters other than tabs.
+[[nodiscard]] std::shared_ptr<const SourceText> make_source(std::string_view text,
+                                                            const std::string& name);
+
+// The first control character other than tab and LF in valid UTF-8.
+[[nodiscard]] std::optional<char32_t> find_control_character(std::string_view text);
+
+} // namespace spillway

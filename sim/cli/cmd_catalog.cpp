@@ -1,0 +1,166 @@
+// Looking things up: `catalog` and `fields`.
+#include "results/text_table.hpp"
+#include "results/write.hpp"
+#include "sim/cli/commands.hpp"
+#include "sim/cli/options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace spillway {
+namespace {
+
+std::string list_text(const Catalog& catalog) {
+  std::string text;
+  for (std::size_t k = 0; k < catalog_kind_count; ++k) {
+    const auto kind = static_cast<CatalogKind>(k);
+    text += fmt::format("{}{}\n", k == 0 ? "" : "\n", catalog_kind_name(kind));
+    TextTable table;
+    table.left_columns = 2;
+    for (const std::string& name : catalog.names(kind)) {
+      const YamlNode node = catalog.load_file(kind, catalog.find(kind, name));
+      const YamlNode* title = node.find("title");
+      table.add({name, title == nullptr ? "" : title->text});
+    }
+    text += table.render("  ");
+  }
+  return text + "\n`spillway catalog NAME` shows one with its numbers and sources.\n";
+}
+
+std::string hardware_text(const Device& device) {
+  std::string text = fmt::format("hardware {}: {}\n\n", device.name, device.title);
+  TextTable table;
+  table.left_columns = 1;
+  table.add({"coefficient", "value", "low", "high", "kind"});
+  table.add_rule();
+  for (const Coefficient* c : device.coefficients()) {
+    table.add({c->path, format_coefficient(*c, c->value),
+               c->has_range() ? format_coefficient(*c, c->low) : "-",
+               c->has_range() ? format_coefficient(*c, c->high) : "-", c->kind});
+  }
+  text += table.render("  ");
+  text += "\n  sources\n";
+  for (const Coefficient* c : device.coefficients()) {
+    text += fmt::format("    {}: {}\n", c->path, c->source);
+  }
+  text += "\n  kernel tables\n";
+  for (const auto& kernels : device.tables) {
+    text += fmt::format("    {} ({}): {}\n", kernels->device, kernels->kind, kernels->source);
+  }
+  return text;
+}
+
+std::string model_text(const ModelSpec& model) {
+  const ParameterCount count = count_parameters(model);
+  TextTable table;
+  const auto billions = [](std::int64_t n) {
+    return fmt::format("{:.3f} billion", static_cast<double>(n) / 1e9);
+  };
+  table.add({"parameters", billions(count.total)});
+  table.add({"  attention, a layer", billions(count.attention_per_layer)});
+  if (model.dense_layers > 0) {
+    table.add({"  dense feed-forward, a layer", billions(count.dense_ffn_per_layer)});
+  }
+  if (model.experts > 0) {
+    table.add({"  routed experts, a layer", billions(count.routed_experts_per_layer)});
+    table.add({"  shared expert and router, a layer", billions(count.shared_and_router_per_layer)});
+  }
+  table.add({"  embedding, and head the same", billions(count.embedding)});
+  table.add({"layers", model.experts > 0 ? fmt::format("{} dense, {} with experts",
+                                                       model.dense_layers, model.moe_layers())
+                                         : fmt::format("{}", model.layers)});
+  for (const std::int64_t sequence : {4096, 8192}) {
+    table.add(
+        {fmt::format("model FLOPs per token at {}", sequence),
+         fmt::format("{:.3f} GFLOP", flops_per_token(model, sequence).total().value() / 1e9)});
+  }
+  return fmt::format("model {}: {}\n\n{}\n  source: {}\n", model.name, model.title,
+                     table.render("  "), model.source);
+}
+
+std::string framework_text(const YamlNode& node, const std::string& name) {
+  std::string text = fmt::format("framework {}\n\n", name);
+  TextTable table;
+  table.left_columns = 1;
+  if (const YamlNode* kernels = node.find("kernels")) {
+    for (const YamlEntry& entry : kernels->entries) {
+      const auto field = [&](const char* key) {
+        const YamlNode* found = entry.value.find(key);
+        return found == nullptr ? std::string() : found->text;
+      };
+      table.add({entry.key, field("value"), field("kind"), field("source")});
+    }
+  }
+  return text + table.render("  ");
+}
+
+std::string entry_text(const Catalog& catalog, const std::string& name) {
+  std::vector<std::string> all;
+  for (std::size_t k = 0; k < catalog_kind_count; ++k) {
+    const auto kind = static_cast<CatalogKind>(k);
+    const std::vector<std::string> names = catalog.names(kind);
+    all.insert(all.end(), names.begin(), names.end());
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      continue;
+    }
+    const YamlNode node = catalog.load_file(kind, catalog.find(kind, name));
+    Diagnostics diagnostics;
+    std::string text;
+    switch (kind) {
+    case CatalogKind::model: text = model_text(read_model(node, diagnostics)); break;
+    case CatalogKind::hardware:
+      text = hardware_text(read_device(node, catalog.table_folder(), diagnostics));
+      break;
+    case CatalogKind::framework: text = framework_text(node, name); break;
+    case CatalogKind::scenario: {
+      const Scenario scenario = read_scenario(catalog, node, name);
+      text = fmt::format("scenario {}: {}\n  model {}, hardware {}, {} GPUs, framework {}\n", name,
+                         scenario.title, scenario.model.name, scenario.device.name,
+                         scenario.parallel.gpus, scenario.framework.name);
+      for (const PolicySpec& policy : scenario.policies) {
+        text += fmt::format("  policy {}\n", policy.name);
+      }
+      for (const Assumption& assumption : scenario.assumed) {
+        text += fmt::format("  assumed {}: {}\n", assumption.what, assumption.why);
+      }
+      break;
+    }
+    }
+    diagnostics.throw_if_any();
+    return text;
+  }
+  throw InputError(fmt::format("nothing in the catalogue is named '{}'", name),
+                   suggestion(name, all));
+}
+
+} // namespace
+
+ExitCode run_catalog(const std::vector<std::string>& arguments) {
+  const CommonOptions options = parse_options("catalog", arguments, {.max_positional = 1});
+  if (options.help) {
+    return ExitCode::done;
+  }
+  const Catalog catalog(data_roots(options.catalog));
+  write_output("-", options.positional.empty() ? list_text(catalog)
+                                               : entry_text(catalog, options.positional.front()));
+  return ExitCode::done;
+}
+
+ExitCode run_fields(const std::vector<std::string>& arguments) {
+  const CommonOptions options = parse_options("fields", arguments, {});
+  if (options.help) {
+    return ExitCode::done;
+  }
+  TextTable table;
+  table.left_columns = 3;
+  table.add({"field", "unit", "meaning"});
+  table.add_rule();
+  for (const Field& field : field_table()) {
+    table.add({field.name, field.unit, field.meaning});
+  }
+  write_output("-", table.render());
+  return ExitCode::done;
+}
+
+} // namespace spillway

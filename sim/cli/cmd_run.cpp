@@ -1,0 +1,78 @@
+#include "results/explanation.hpp"
+#include "results/report_text.hpp"
+#include "results/write.hpp"
+#include "sim/cli/commands.hpp"
+#include "sim/cli/options.hpp"
+
+#include <fmt/format.h>
+
+namespace spillway {
+namespace {
+
+Simulation simulate_as_asked(const Scenario& scenario, const PolicySpec& policy, RateCache& cache,
+                             const CommonOptions& options) {
+  return options.no_band ? simulate(scenario, policy, cache)
+                         : simulate_with_band(scenario, policy, cache, thread_count(options));
+}
+
+// run and explain look at one policy: the chosen one, else the scenario's only one.
+const PolicySpec& one_policy(const Scenario& scenario, const CommonOptions& options,
+                             const char* command) {
+  const std::vector<const PolicySpec*> policies = chosen_policies(scenario, options);
+  if (policies.size() > 1) {
+    std::string names;
+    for (const PolicySpec* policy : policies) {
+      names += (names.empty() ? "" : ", ") + policy->name;
+    }
+    throw InputError(fmt::format("'{}' looks at one policy; scenario '{}' has {}", command,
+                                 scenario.name, names),
+                     "choose one with --policy, or use `spillway compare`");
+  }
+  return *policies.front();
+}
+
+} // namespace
+
+ExitCode run_run(const std::vector<std::string>& arguments) {
+  const CommonOptions options = parse_options(
+      "run", arguments, {.scenario = true, .json = true, .csv = true, .max_positional = 1});
+  if (options.help) {
+    return ExitCode::done;
+  }
+  const Scenario scenario = load_from(options);
+  RateCache cache;
+  const Simulation run =
+      simulate_as_asked(scenario, one_policy(scenario, options, "run"), cache, options);
+  if (!options.json.empty()) {
+    write_output(options.json, run_json(run.result));
+  }
+  if (!options.csv.empty()) {
+    write_output(options.csv, results_csv({{{}, &run.result}}));
+  }
+  if (options.prints_text()) {
+    write_output("-",
+                 scenario_text(scenario) + runtime_text(scenario) + "\n" + run_text(scenario, run));
+  }
+  return run.result.verdict == Verdict::fits ? ExitCode::done : ExitCode::no;
+}
+
+ExitCode run_explain(const std::vector<std::string>& arguments) {
+  const CommonOptions options = parse_options(
+      "explain", arguments, {.scenario = true, .json = true, .top = true, .max_positional = 1});
+  if (options.help) {
+    return ExitCode::done;
+  }
+  const Scenario scenario = load_from(options);
+  RateCache cache;
+  const Simulation run = simulate(scenario, one_policy(scenario, options, "explain"), cache);
+  const Explanation explanation = explain(run);
+  if (!options.json.empty()) {
+    write_output(options.json, explanation_json(run, explanation));
+  }
+  if (options.prints_text()) {
+    write_output("-", explanation_text(run, explanation, options.top));
+  }
+  return ExitCode::done;
+}
+
+} // namespace spillway

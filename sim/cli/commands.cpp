@@ -1,0 +1,64 @@
+#include "sim/cli/commands.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace spillway {
+namespace {
+
+const std::array<Command, 6> table{{
+    {"run", "SCENARIO", "simulate one policy: does it fit, how fast is it, what holds memory",
+     run_run},
+    {"compare", "SCENARIO", "set policies side by side; --axis varies settings", run_compare},
+    {"explain", "SCENARIO", "say what a step waits for, and what held the memory peak",
+     run_explain},
+    {"validate", "", "compare predictions with published measurements", run_validate},
+    {"catalog", "[NAME]", "list models, hardware, frameworks and scenarios, or show one's sources",
+     run_catalog},
+    {"fields", "", "list the fields of a result, with units", run_fields},
+}};
+
+std::string usage() {
+  std::string text = "usage: spillway COMMAND [OPTIONS]\n\n"
+                     "Predicts step time, memory and out-of-memory verdicts of training steps "
+                     "that keep,\nrecompute or offload saved activations, and says why.\n\n";
+  for (const Command& command : table) {
+    text += fmt::format("  {:9}{}\n", command.name, command.summary);
+  }
+  return text + "\n`spillway COMMAND --help` shows a command's options. Exit status: 0 done, 1 the "
+                "answer is no\n(does not fit, out of tolerance), 2 bad usage or input, 3 internal "
+                "error.\n";
+}
+
+} // namespace
+
+std::span<const Command> command_table() {
+  return table;
+}
+
+ExitCode run_command(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    fmt::print(stderr, "{}", usage());
+    return ExitCode::bad_input;
+  }
+  const std::string& name = arguments.front();
+  if (name == "--help" || name == "-h" || name == "help") {
+    fmt::print("{}", usage());
+    return ExitCode::done;
+  }
+  if (name == "--version") {
+    fmt::print("spillway {}\n", SPILLWAY_VERSION);
+    return ExitCode::done;
+  }
+  std::vector<std::string> names;
+  for (const Command& command : table) {
+    if (name == command.name) {
+      return command.run({arguments.begin() + 1, arguments.end()});
+    }
+    names.emplace_back(command.name);
+  }
+  throw InputError(fmt::format("unknown command '{}'", name), suggestion(name, names));
+}
+
+} // namespace spillway

@@ -1,0 +1,167 @@
+#include "sim/cli/options.hpp"
+
+#include "sim/cli/commands.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <thread>
+
+namespace spillway {
+namespace po = boost::program_options;
+namespace fs = std::filesystem;
+namespace {
+
+po::options_description describe(const OptionSet& set, CommonOptions& out) {
+  po::options_description options("options");
+  auto add = options.add_options();
+  add("help,h", po::bool_switch(&out.help), "show this text");
+  add("catalog", po::value(&out.catalog)->value_name("DIR"),
+      "look for models, hardware and scenarios in DIR first");
+  if (set.scenario) {
+    add("set", po::value(&out.set)->value_name("PATH=VALUE")->composing(),
+        "override a key of the scenario, e.g. batch.micro=2; repeatable");
+    add("policy", po::value(&out.policies)->value_name("NAME")->composing(),
+        "only this policy; repeatable");
+    add("jobs", po::value(&out.jobs)->value_name("N"), "threads (default: one per processor)");
+    add("no-band", po::bool_switch(&out.no_band), "expected values only, without low and high");
+  }
+  if (set.json) {
+    add("json", po::value(&out.json)->value_name("FILE"), "write JSON; - is standard output");
+  }
+  if (set.csv) {
+    add("csv", po::value(&out.csv)->value_name("FILE"), "write CSV; - is standard output");
+  }
+  if (set.axis) {
+    add("axis", po::value(&out.axes)->value_name("PATH=V1,V2,...")->composing(),
+        "run every policy for each value; several axes give all combinations");
+    add("base", po::value(&out.base)->value_name("NAME"),
+        "policy that the others are compared with (default: the first that fits)");
+  }
+  if (set.top) {
+    add("top", po::value(&out.top)->value_name("N")->default_value(15),
+        "lines per section of the report");
+  }
+  if (set.cases) {
+    add("cases", po::value(&out.cases)->value_name("DIR"),
+        "case files of this folder instead of the committed ones");
+  }
+  return options;
+}
+
+void print_help(const std::string& name, const po::options_description& options) {
+  for (const Command& command : command_table()) {
+    if (name == command.name) {
+      std::ostringstream text;
+      text << options;
+      const std::string arguments =
+          *command.arguments == '\0' ? "" : fmt::format(" {}", command.arguments);
+      fmt::print("usage: spillway {}{} [OPTIONS]\n\n{}\n\n{}", name, arguments, command.summary,
+                 text.str());
+    }
+  }
+}
+
+std::vector<std::string> long_names(const po::options_description& options) {
+  std::vector<std::string> names;
+  for (const auto& option : options.options()) {
+    names.push_back("--" + option->long_name());
+  }
+  return names;
+}
+
+} // namespace
+
+CommonOptions parse_options(const std::string& command, const std::vector<std::string>& arguments,
+                            const OptionSet& set) {
+  CommonOptions out;
+  po::options_description visible = describe(set, out);
+  po::options_description all;
+  all.add(visible).add_options()("argument", po::value(&out.positional));
+  po::positional_options_description positional;
+  positional.add("argument", -1);
+  try {
+    namespace style = po::command_line_style;
+    po::variables_map values;
+    po::store(po::command_line_parser(arguments)
+                  .options(all)
+                  .positional(positional)
+                  .style(style::unix_style & ~style::allow_guessing)
+                  .run(),
+              values);
+    po::notify(values);
+  } catch (const po::unknown_option& error) {
+    const std::string name = error.get_option_name();
+    throw InputError(fmt::format("unknown option '{}' of '{}'", name, command),
+                     suggestion(name, long_names(visible)));
+  } catch (const po::error& error) {
+    throw InputError(fmt::format("{} ('{}')", error.what(), command),
+                     fmt::format("see spillway {} --help", command));
+  }
+  if (out.help) {
+    print_help(command, visible);
+    return out;
+  }
+  if (out.positional.size() > set.max_positional) {
+    throw InputError(fmt::format("'{}' takes {} argument{}, not {}", command, set.max_positional,
+                                 set.max_positional == 1 ? "" : "s", out.positional.size()),
+                     fmt::format("unexpected: {}", out.positional.back()));
+  }
+  if (set.scenario && out.positional.empty()) {
+    const Catalog catalog(data_roots(out.catalog));
+    throw InputError(fmt::format("'{}' needs a scenario", command),
+                     suggestion("", catalog.names(CatalogKind::scenario)));
+  }
+  if (out.json == "-" && out.csv == "-") {
+    throw InputError("--json and --csv cannot both go to standard output");
+  }
+  return out;
+}
+
+std::vector<fs::path> data_roots(const std::string& catalog_option) {
+  std::vector<fs::path> roots;
+  if (!catalog_option.empty()) {
+    std::error_code error;
+    if (!fs::is_directory(catalog_option, error)) {
+      throw InputError(fmt::format("--catalog: '{}' is not a folder", catalog_option));
+    }
+    roots.emplace_back(catalog_option);
+  }
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path folder = program.parent_path();
+  std::ifstream in_build(folder / "spillway-data-dir.txt");
+  std::string source;
+  if (std::getline(in_build, source) && fs::is_directory(source, error)) {
+    roots.emplace_back(source);
+  } else {
+    roots.push_back(folder.parent_path() / "share" / "spillway");
+  }
+  return roots;
+}
+
+Scenario load_from(const CommonOptions& options) {
+  const Catalog catalog(data_roots(options.catalog));
+  return load_scenario(catalog, options.positional.front(), options.set);
+}
+
+std::vector<const PolicySpec*> chosen_policies(const Scenario& scenario,
+                                               const CommonOptions& options) {
+  std::vector<const PolicySpec*> chosen;
+  for (const std::string& name : options.policies) {
+    chosen.push_back(&scenario.policy(name));
+  }
+  if (chosen.empty()) {
+    for (const PolicySpec& policy : scenario.policies) {
+      chosen.push_back(&policy);
+    }
+  }
+  return chosen;
+}
+
+unsigned thread_count(const CommonOptions& options) {
+  return options.jobs > 0 ? std::min(options.jobs, 256U)
+                          : std::max(1U, std::thread::hardware_concurrency());
+}
+
+} // namespace spillway

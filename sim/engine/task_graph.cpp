@@ -1,0 +1,271 @@
+#include "sim/engine/task_graph.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+template <class Item>
+std::span<const Item> row(const std::vector<std::uint32_t>& offset, const std::vector<Item>& items,
+                          std::size_t index) {
+  return std::span<const Item>(items).subspan(offset[index], offset[index + 1] - offset[index]);
+}
+
+void require(bool holds, std::size_t task, const char* what) {
+  if (!holds) {
+    throw std::logic_error(fmt::format("task {}: {}", task, what));
+  }
+}
+
+void require_rows_fit(std::size_t item_count) {
+  if (item_count >= no_id) {
+    throw std::overflow_error("a task graph has 2^32 rows or more");
+  }
+}
+
+// Groups `items` by key_of(item) < row_count, keeping their order within a row.
+template <class Item, class KeyOf, class ValueOf, class Value>
+void counting_sort(const std::vector<Item>& items, std::size_t row_count, KeyOf key_of,
+                   ValueOf value_of, std::vector<std::uint32_t>& offset,
+                   std::vector<Value>& sorted) {
+  require_rows_fit(items.size());
+  // Counts are kept one row late, so that filling advances offset[r + 1] from the
+  // beginning of row r to its end and leaves the offsets in place.
+  offset.assign(row_count + 2, 0);
+  for (const Item& item : items) {
+    ++offset[key_of(item) + 2];
+  }
+  std::partial_sum(offset.begin(), offset.end(), offset.begin());
+  sorted.resize(items.size());
+  for (const Item& item : items) {
+    sorted[offset[key_of(item) + 1]++] = value_of(item);
+  }
+  offset.pop_back();
+}
+
+// Sorts each row, drops repeats and closes the gaps.
+void make_rows_unique(std::vector<std::uint32_t>& offset, std::vector<TaskId>& successors) {
+  std::uint32_t kept = 0;
+  std::uint32_t begin = 0;
+  for (std::size_t r = 0; r + 1 < offset.size(); ++r) {
+    const std::uint32_t end = offset[r + 1];
+    if (!std::is_sorted(successors.data() + begin, successors.data() + end)) {
+      std::sort(successors.data() + begin, successors.data() + end);
+    }
+    const std::uint32_t row_begin = kept;
+    for (std::uint32_t i = begin; i < end; ++i) {
+      if (kept == row_begin || successors[kept - 1] != successors[i]) {
+        successors[kept++] = successors[i];
+      }
+    }
+    begin = end;
+    offset[r + 1] = kept;
+  }
+  successors.resize(kept);
+}
+
+void sort_rows_by_pool(const std::vector<std::uint32_t>& offset,
+                       std::vector<MemoryChange>& changes) {
+  const auto before = [](const MemoryChange& a, const MemoryChange& b) {
+    return std::tie(a.pool, a.owner, a.bytes) < std::tie(b.pool, b.owner, b.bytes);
+  };
+  for (std::size_t r = 0; r + 1 < offset.size(); ++r) {
+    if (offset[r + 1] - offset[r] > 1) {
+      std::sort(changes.data() + offset[r], changes.data() + offset[r + 1], before);
+    }
+  }
+}
+
+void check_machine(const Machine& machine) {
+  for (const Resource& resource : machine.resources) {
+    if (!(resource.capacity > 0) || !std::isfinite(resource.capacity)) {
+      throw std::logic_error(fmt::format("resource '{}': capacity {} is not positive and finite",
+                                         resource.name, resource.capacity));
+    }
+  }
+  for (const Pool& pool : machine.pools) {
+    if (pool.capacity < 0) {
+      throw std::logic_error(
+          fmt::format("pool '{}': capacity {} is negative", pool.name, pool.capacity));
+    }
+  }
+}
+
+[[nodiscard]] bool is_sound(const MemoryChange& change, const Machine& machine) {
+  return change.pool < machine.pools.size() &&
+         change.owner < machine.pools[change.pool].owners.size() && change.bytes > 0;
+}
+
+} // namespace
+
+std::span<const TaskId> TaskGraph::successors_of(TaskId task) const {
+  return row(successor_offset, successors, task);
+}
+
+std::span<const TaskId> TaskGraph::tasks_of(LaneId lane_id) const {
+  return row(lane_offset, lane_tasks, lane_id);
+}
+
+std::span<const Use> TaskGraph::uses_of(RouteId route_id) const {
+  return row(route_offset, route_uses, route_id);
+}
+
+std::span<const MemoryChange> TaskGraph::allocations_of(TaskId task) const {
+  return row(allocate_offset, allocations, task);
+}
+
+std::span<const MemoryChange> TaskGraph::frees_of(TaskId task) const {
+  return row(free_offset, frees, task);
+}
+
+TaskId TaskGraphBuilder::add_fixed(LaneId lane, SimTime duration) {
+  lane_.push_back(lane);
+  fixed_time_.push_back(duration);
+  work_.push_back(0);
+  route_.push_back(no_id);
+  rate_limit_.push_back(std::numeric_limits<double>::infinity());
+  return static_cast<TaskId>(lane_.size() - 1);
+}
+
+RouteId TaskGraphBuilder::add_route(std::span<const Use> uses) {
+  const auto begin = static_cast<std::ptrdiff_t>(route_uses_.size());
+  for (const Use& use : uses) {
+    const auto same =
+        std::find_if(route_uses_.begin() + begin, route_uses_.end(),
+                     [&](const Use& other) { return other.resource == use.resource; });
+    if (same == route_uses_.end()) {
+      route_uses_.push_back(use);
+    } else {
+      same->weight += use.weight;
+    }
+  }
+  require_rows_fit(route_uses_.size());
+  route_offset_.push_back(static_cast<std::uint32_t>(route_uses_.size()));
+  return static_cast<RouteId>(route_offset_.size() - 2);
+}
+
+TaskId TaskGraphBuilder::add_flow(LaneId lane, SimTime latency, double work, RouteId route,
+                                  double rate_limit) {
+  lane_.push_back(lane);
+  fixed_time_.push_back(latency);
+  work_.push_back(work);
+  route_.push_back(route);
+  rate_limit_.push_back(rate_limit);
+  return static_cast<TaskId>(lane_.size() - 1);
+}
+
+void TaskGraphBuilder::depend(TaskId task, TaskId on) {
+  if (on != no_id) {
+    edges_.push_back({on, task});
+  }
+}
+
+void TaskGraphBuilder::allocate_at_start(TaskId task, MemoryChange change) {
+  if (change.bytes != 0) {
+    allocations_.push_back({task, change});
+  }
+}
+
+void TaskGraphBuilder::free_at_end(TaskId task, MemoryChange change) {
+  if (change.bytes != 0) {
+    frees_.push_back({task, change});
+  }
+}
+
+void TaskGraphBuilder::hold_from_the_start(MemoryChange change) {
+  if (change.bytes != 0) {
+    initial_.push_back(change);
+  }
+}
+
+void TaskGraphBuilder::check(const Machine& machine) const {
+  check_machine(machine);
+  require_rows_fit(lane_.size());
+  for (const Use& use : route_uses_) {
+    if (use.resource >= machine.resources.size() || !(use.weight > 0) ||
+        !std::isfinite(use.weight)) {
+      throw std::logic_error(fmt::format("a route uses resource {} of {} with weight {}",
+                                         use.resource, machine.resources.size(), use.weight));
+    }
+  }
+  for (std::size_t t = 0; t < lane_.size(); ++t) {
+    require(lane_[t] < machine.lanes.size(), t, "unknown lane");
+    require(fixed_time_[t] >= SimTime{0}, t, "negative duration or latency");
+    require(work_[t] >= 0 && std::isfinite(work_[t]), t, "work is negative or not finite");
+    require(rate_limit_[t] > 0, t, "rate limit is not positive");
+    if (route_[t] != no_id) {
+      require(route_[t] + std::size_t{1} < route_offset_.size(), t, "unknown route");
+      require(route_offset_[route_[t]] < route_offset_[route_[t] + 1] ||
+                  std::isfinite(rate_limit_[t]),
+              t, "a flow that uses nothing needs a finite rate limit");
+    } else {
+      require(work_[t] == 0, t, "a flow needs a route");
+    }
+  }
+  for (const Edge& edge : edges_) {
+    require(edge.from < lane_.size(), edge.to, "depends on an unknown task");
+    require(edge.to < lane_.size(), edge.to, "unknown task depends on another");
+    require(edge.from != edge.to, edge.to, "depends on itself");
+  }
+  for (const std::vector<TaskMemory>* changes : {&allocations_, &frees_}) {
+    for (const TaskMemory& memory : *changes) {
+      require(memory.task < lane_.size(), memory.task, "unknown task changes memory");
+      require(is_sound(memory.change, machine), memory.task,
+              "unknown pool or owner, or negative bytes");
+    }
+  }
+  for (const MemoryChange& change : initial_) {
+    if (!is_sound(change, machine)) {
+      throw std::logic_error("held from the start: unknown pool or owner, or negative bytes");
+    }
+  }
+}
+
+TaskGraph TaskGraphBuilder::build(const Machine& machine) && {
+  check(machine);
+  const std::size_t count = lane_.size();
+  TaskGraph graph;
+
+  counting_sort(
+      edges_, count, [](const Edge& edge) { return edge.from; },
+      [](const Edge& edge) { return edge.to; }, graph.successor_offset, graph.successors);
+  make_rows_unique(graph.successor_offset, graph.successors);
+  graph.dependency_count.assign(count, 0);
+  for (const TaskId task : graph.successors) {
+    ++graph.dependency_count[task];
+  }
+
+  const auto task_of = [](const TaskMemory& memory) { return memory.task; };
+  const auto change_of = [](const TaskMemory& memory) { return memory.change; };
+  counting_sort(allocations_, count, task_of, change_of, graph.allocate_offset, graph.allocations);
+  counting_sort(frees_, count, task_of, change_of, graph.free_offset, graph.frees);
+  sort_rows_by_pool(graph.allocate_offset, graph.allocations);
+  sort_rows_by_pool(graph.free_offset, graph.frees);
+
+  // Task ids in order, so that each lane gets its tasks in the order of adding.
+  TaskId next = 0;
+  counting_sort(
+      lane_, machine.lanes.size(), [](LaneId lane) { return lane; },
+      [&next](LaneId) { return next++; }, graph.lane_offset, graph.lane_tasks);
+
+  graph.lane = std::move(lane_);
+  graph.fixed_time = std::move(fixed_time_);
+  graph.work = std::move(work_);
+  graph.route = std::move(route_);
+  graph.rate_limit = std::move(rate_limit_);
+  graph.route_offset = std::move(route_offset_);
+  graph.route_uses = std::move(route_uses_);
+  graph.initial = std::move(initial_);
+  return graph;
+}
+
+} // namespace spillway

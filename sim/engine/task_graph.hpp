@@ -1,0 +1,111 @@
+// Tasks, their dependencies and their memory, as flat arrays.
+//
+// A task belongs to one lane and lanes run their tasks in the order in which
+// they were added. A task starts when (a) it is at the head of its lane, (b) all
+// tasks it depends on have ended and (c) its bytes fit in every stalling pool.
+// A fixed task then runs for its duration. A flow first spends its latency
+// without using anything, then moves `work` units along its route at the rate
+// that sharing gives it (fair_share.hpp), never above its rate limit.
+#pragma once
+
+#include "sim/base/units.hpp"
+#include "sim/engine/machine.hpp"
+
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <vector>
+
+namespace spillway {
+
+// One unit of flow per second uses `weight` units per second of the resource.
+struct Use {
+  ResourceId resource = no_id;
+  double weight = 1; // > 0
+};
+
+struct MemoryChange {
+  PoolId pool = 0;
+  OwnerId owner = 0;
+  std::int64_t bytes = 0; // > 0
+};
+
+// Frozen; made by TaskGraphBuilder::build.
+class TaskGraph {
+public:
+  [[nodiscard]] std::size_t task_count() const { return lane.size(); }
+
+  // Per task.
+  std::vector<LaneId> lane;
+  std::vector<SimTime> fixed_time; // duration of a fixed task, latency of a flow
+  std::vector<double> work;        // units to move; 0 for fixed tasks
+  std::vector<RouteId> route;      // no_id for fixed tasks
+  std::vector<double> rate_limit;  // units per second; infinity when unlimited
+  std::vector<std::uint32_t> dependency_count;
+
+  // Compressed rows: the row of task t is [offset[t], offset[t + 1]). Memory rows
+  // ascend by (pool, owner).
+  std::vector<std::uint32_t> successor_offset;
+  std::vector<TaskId> successors; // ascending within a row, no duplicates
+  std::vector<std::uint32_t> allocate_offset;
+  std::vector<MemoryChange> allocations; // at start
+  std::vector<std::uint32_t> free_offset;
+  std::vector<MemoryChange> frees; // at end
+
+  // Per lane: its tasks in order.
+  std::vector<std::uint32_t> lane_offset;
+  std::vector<TaskId> lane_tasks;
+
+  std::vector<std::uint32_t> route_offset;
+  std::vector<Use> route_uses;
+  std::vector<MemoryChange> initial; // held before time zero
+
+  [[nodiscard]] std::span<const TaskId> successors_of(TaskId task) const;
+  [[nodiscard]] std::span<const TaskId> tasks_of(LaneId lane_id) const;
+  [[nodiscard]] std::span<const Use> uses_of(RouteId route_id) const;
+  [[nodiscard]] std::span<const MemoryChange> allocations_of(TaskId task) const;
+  [[nodiscard]] std::span<const MemoryChange> frees_of(TaskId task) const;
+};
+
+class TaskGraphBuilder {
+public:
+  [[nodiscard]] TaskId add_fixed(LaneId lane, SimTime duration);
+  // Weights of a resource that is named twice add up.
+  [[nodiscard]] RouteId add_route(std::span<const Use> uses);
+  [[nodiscard]] TaskId add_flow(LaneId lane, SimTime latency, double work, RouteId route,
+                                double rate_limit = std::numeric_limits<double>::infinity());
+  void depend(TaskId task, TaskId on); // duplicates are harmless; on == no_id is ignored
+  void allocate_at_start(TaskId task, MemoryChange change); // zero bytes are ignored
+  void free_at_end(TaskId task, MemoryChange change);
+  void hold_from_the_start(MemoryChange change);
+  [[nodiscard]] std::size_t task_count() const { return lane_.size(); }
+
+  // Checks ids, signs and finiteness (std::logic_error: the graph comes from our
+  // own code) and freezes. `machine` supplies the counts.
+  [[nodiscard]] TaskGraph build(const Machine& machine) &&;
+
+private:
+  void check(const Machine& machine) const;
+
+  struct Edge {
+    TaskId from;
+    TaskId to;
+  };
+  struct TaskMemory {
+    TaskId task;
+    MemoryChange change;
+  };
+  std::vector<LaneId> lane_;
+  std::vector<SimTime> fixed_time_;
+  std::vector<double> work_;
+  std::vector<RouteId> route_;
+  std::vector<double> rate_limit_;
+  std::vector<Edge> edges_;
+  std::vector<TaskMemory> allocations_;
+  std::vector<TaskMemory> frees_;
+  std::vector<MemoryChange> initial_;
+  std::vector<std::uint32_t> route_offset_{0};
+  std::vector<Use> route_uses_;
+};
+
+} // namespace spillway

@@ -1,0 +1,58 @@
+// What happened, task by task, and why each task started when it did.
+#pragma once
+
+#include "sim/base/units.hpp"
+#include "sim/engine/machine.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace spillway {
+
+// Three things can hold a task: the last dependency to end, the previous task of
+// its lane, and bytes that did not fit. The latest of the three is the cause. At
+// equal times: a dependency on another lane, then the lane, then memory.
+//
+// Among dependencies that end at the same instant the one that was processed
+// last counts: the one on the highest lane, except that tasks that took no time
+// come after the tasks that released them.
+//
+// A task that waits for memory is short of the lowest pool in which its bytes do
+// not fit, looked up anew whenever bytes of that pool are freed. The cause is the
+// pool that it was short of last and the last task to free bytes of it before the
+// start.
+enum class Cause : std::uint8_t {
+  beginning,  // started at time zero, nothing held it
+  dependency, // the last task it depends on ended (cause_task)
+  lane,       // the previous task of its lane ended (cause_task)
+  memory,     // a task that freed room ended (cause_task), pool in cause_pool
+};
+
+// Arrays are indexed by task.
+struct Timeline {
+  std::vector<SimTime> ready; // all dependencies ended; 0 without any
+  std::vector<SimTime> start;
+  std::vector<SimTime> end;
+  std::vector<Cause> cause;
+  std::vector<TaskId> cause_task; // no_id for Cause::beginning
+  std::vector<PoolId> cause_pool; // no_id unless Cause::memory
+  // Flows only: end - start minus the time the flow would take alone on the
+  // machine, and the shared resource that bound it for the longest time (the first
+  // on its route among equals; no_id when nothing was lost).
+  std::vector<SimTime> lost_to_sharing;
+  std::vector<ResourceId> bound_by;
+
+  SimTime makespan{0};
+
+  struct PoolPeak {
+    std::int64_t bytes = 0;
+    SimTime time{0};
+    TaskId task = no_id;              // whose start reached the peak; no_id = held from the start
+    std::vector<std::int64_t> owners; // bytes by owner at that moment; sums to bytes
+  };
+  std::vector<PoolPeak> peaks;           // per pool, first moment of the maximum
+  std::vector<std::int64_t> final_bytes; // per pool, at the end
+  std::uint64_t solver_calls = 0;
+};
+
+} // namespace spillway

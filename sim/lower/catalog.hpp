@@ -1,0 +1,39 @@
+// Where models, hardware, frameworks and scenarios are found by name.
+#pragma once
+
+#include "sim/base/yaml.hpp"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+enum class CatalogKind : std::uint8_t { model, hardware, framework, scenario };
+inline constexpr std::size_t catalog_kind_count = 4;
+[[nodiscard]] const char* catalog_kind_name(CatalogKind kind);
+
+class Catalog {
+public:
+  // Folders laid out like the source tree; earlier ones win.
+  explicit Catalog(std::vector<std::filesystem::path> roots);
+
+  [[nodiscard]] std::vector<std::string> names(CatalogKind kind) const; // sorted, unique
+  // A file of that name or, if `text` looks like a path, that path. Throws
+  // InputError at `place` with the nearest known name.
+  [[nodiscard]] std::filesystem::path find(CatalogKind kind, const std::string& text,
+                                           const Place& place = {}) const;
+  // Loads a named file, or a map with `extends`: the named file with the map's
+  // other keys laid over it. Follows `extends` inside files as well.
+  [[nodiscard]] YamlNode load(CatalogKind kind, const YamlNode& name_or_map) const;
+  [[nodiscard]] YamlNode load_file(CatalogKind kind, const std::filesystem::path& path) const;
+  // The kernel tables of the first root that has any.
+  [[nodiscard]] std::filesystem::path table_folder() const;
+
+private:
+  [[nodiscard]] YamlNode resolve(CatalogKind kind, YamlNode node,
+                                 const std::filesystem::path& folder, int depth) const;
+  std::vector<std::filesystem::path> roots_;
+};
+
+} // namespace spillway

@@ -1,0 +1,242 @@
+#include "sim/lower/lower.hpp"
+
+#include "sim/lower/pricing.hpp"
+#include "sim/lower/rank_emitter.hpp"
+#include "sim/lower/step_context.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace spillway {
+namespace {
+
+constexpr std::array<const char*, phase_count> phase_names{"forward", "recompute", "backward",
+                                                           "optimizer", "other"};
+constexpr std::array<const char*, hbm_owner_count> owner_names{
+    "weights",           "gradients",       "optimizer_state",     "gathered_weights",
+    "saved_activations", "workspace",       "recompute_workspace", "offload_staging",
+    "dispatch_buffers",  "logits_and_loss", "framework_context"};
+
+// The last decoder layer's tensors are needed again at once; some runtimes keep them.
+KindPlan with_offloads_kept(const KindPlan& plan) {
+  KindPlan kept = plan;
+  for (TensorDecision& decision : kept.tensors) {
+    if (decision.fate == Fate::offload) {
+      decision.fate = Fate::keep;
+    }
+  }
+  return kept;
+}
+
+// One program per run of layers of a kind, one more where the last layer differs
+// or where the layer's output has another owner.
+void make_layers(StepContext& context, const Plan& plan) {
+  const StepTrace& trace = context.scenario.trace;
+  const bool keep_last = !context.scenario.runtime.offload_last_layer;
+  std::size_t total = 0;
+  for (const LayerBlock& block : trace.blocks) {
+    total += static_cast<std::size_t>(block.layers);
+  }
+  struct Variant {
+    std::uint32_t kind;
+    bool kept;
+    HbmOwner output;
+  };
+  std::vector<Variant> made;
+  const auto is_kept = [&](std::size_t layer) { return keep_last && layer + 2 == total; };
+  std::size_t layer = 0;
+  for (std::size_t b = 0; b < trace.blocks.size(); ++b) {
+    const LayerBlock& block = trace.blocks[b];
+    for (std::int64_t position = 0; position < block.layers; ++position, ++layer) {
+      const bool last_of_block = position + 1 == block.layers;
+      const std::uint32_t next_kind =
+          last_of_block ? (b + 1 < trace.blocks.size() ? trace.blocks[b + 1].kind : block.kind)
+                        : block.kind;
+      const KindPlan next_plan =
+          is_kept(layer + 1) ? with_offloads_kept(plan.kinds[next_kind]) : plan.kinds[next_kind];
+      const HbmOwner output =
+          layer + 1 == total ? HbmOwner::workspace : input_owner(trace.kinds[next_kind], next_plan);
+      const Variant variant{block.kind, is_kept(layer), output};
+      const auto found = std::find_if(made.begin(), made.end(), [&](const Variant& v) {
+        return v.kind == variant.kind && v.kept == variant.kept && v.output == variant.output;
+      });
+      const auto program = static_cast<std::uint32_t>(found - made.begin());
+      if (program == made.size()) {
+        const KindPlan& own = plan.kinds[block.kind];
+        context.programs.push_back(
+            make_program(trace.kinds[block.kind], variant.kept ? with_offloads_kept(own) : own,
+                         output, context.scenario.framework, context.out.works));
+        made.push_back(variant);
+      }
+      context.layers.push_back({block.kind, program, position, block.layers});
+      const bool numbered = trace.kinds[block.kind].checkpointed;
+      context.out.layer_names.push_back(
+          numbered ? fmt::format("layer {} ({})", layer - 1, trace.kinds[block.kind].name)
+                   : trace.kinds[block.kind].name);
+    }
+  }
+}
+
+ResourceId add_resource(Machine& machine, std::string name, double capacity) {
+  machine.resources.push_back({std::move(name), capacity});
+  return static_cast<ResourceId>(machine.resources.size() - 1);
+}
+
+LaneId add_lane(Machine& machine, std::string name) {
+  machine.lanes.push_back({std::move(name)});
+  return static_cast<LaneId>(machine.lanes.size() - 1);
+}
+
+PoolId add_pool(Machine& machine, Pool pool) {
+  machine.pools.push_back(std::move(pool));
+  return static_cast<PoolId>(machine.pools.size() - 1);
+}
+
+void add_rank_pools(StepContext& context, std::uint16_t rank) {
+  const Scenario& scenario = context.scenario;
+  Machine& machine = context.out.machine;
+  Pool hbm;
+  hbm.name = fmt::format("HBM of gpu {}", rank);
+  hbm.mode = scenario.runtime.stall_on_memory ? PoolMode::stall : PoolMode::record;
+  hbm.owners.assign(owner_names.begin(), owner_names.end());
+  context.out.hbm_pool.push_back(add_pool(machine, std::move(hbm)));
+
+  Pool host;
+  host.name = fmt::format("host memory of gpu {}", rank);
+  host.owners.resize(context.host_owners.size());
+  for (const auto& [name, owner] : context.host_owners) {
+    host.owners[owner] = name;
+  }
+  context.out.host_pool.push_back(add_pool(machine, std::move(host)));
+}
+
+// What a rank holds before the step: its shards, and what does not fit beside
+// the framework's memory pool.
+void hold_static_memory(StepContext& context, std::uint16_t rank) {
+  const PrecisionSpec& p = context.scenario.precision;
+  const double parameters = context.held_parameters();
+  const auto hold = [&](HbmOwner owner, double bytes) {
+    context.graph.hold_from_the_start(
+        {context.out.hbm_pool[rank], static_cast<OwnerId>(owner), std::llround(bytes)});
+  };
+  hold(HbmOwner::weights, parameters * static_cast<double>(p.weights));
+  hold(HbmOwner::optimizer_state,
+       parameters * static_cast<double>(p.master + p.moment1 + p.moment2));
+  const Device& device = context.scenario.device;
+  const double outside = (1.0 - context.scenario.runtime.memory_fraction) * device.memory.value;
+  hold(HbmOwner::framework_context, std::max(0.0, device.context.value - outside));
+}
+
+void add_ranks(StepContext& context) {
+  const Device& device = context.scenario.device;
+  Machine& machine = context.out.machine;
+  // A job smaller than a CPU's GPUs has the CPU to itself.
+  const auto ranks =
+      static_cast<std::uint16_t>(std::min(device.gpus_per_cpu, context.scenario.parallel.gpus));
+  context.out.cpu_memory = add_resource(machine, "CPU memory", device.host_pool_rate.value);
+  for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+    const auto name = [&](const char* what) { return fmt::format("{} of gpu {}", what, rank); };
+    RankResources resources;
+    resources.d2h = add_resource(machine, name("D2H link"), device.d2h_rate.value);
+    resources.h2d = add_resource(machine, name("H2D link"), device.h2d_rate.value);
+    if (device.duplex_rate) {
+      resources.duplex = add_resource(machine, name("host link"), device.duplex_rate->value);
+    }
+    resources.scale_up = add_resource(machine, name("scale-up link"), device.scale_up_rate.value);
+    resources.scale_out = add_resource(machine, name("NIC"), device.scale_out_rate.value);
+    RankLanes lanes;
+    lanes.compute = add_lane(machine, name("compute"));
+    lanes.d2h = add_lane(machine, name("D2H copies"));
+    // A runtime that runs one asynchronous copy at a time has one queue for both.
+    lanes.h2d = context.scenario.runtime.async_compute_limit == 1
+                    ? lanes.d2h
+                    : add_lane(machine, name("H2D copies"));
+    lanes.collective = add_lane(machine, name("collectives"));
+    lanes.release = add_lane(machine, name("bookkeeping"));
+    context.out.lanes.push_back(lanes);
+    add_rank_pools(context, rank);
+    hold_static_memory(context, rank);
+    RankEmitter(context, rank, lanes, resources).emit_step();
+  }
+}
+
+} // namespace
+
+const char* phase_name(Phase phase) {
+  return phase_names[static_cast<std::size_t>(phase)];
+}
+const char* hbm_owner_name(HbmOwner owner) {
+  return owner_names[static_cast<std::size_t>(owner)];
+}
+
+std::string Lowered::describe(TaskId task) const {
+  const TaskInfo& task_info = tasks[task];
+  std::string text = labels[task_info.label];
+  if (task_info.phase == Phase::recompute) {
+    text = "re-run of " + text;
+  }
+  if (task_info.layer >= 0) {
+    text += " in " + layer_names[static_cast<std::size_t>(task_info.layer)];
+  }
+  return text;
+}
+
+std::uint32_t StepContext::label(const std::string& text) {
+  const auto found = label_ids.find(text);
+  if (found != label_ids.end()) {
+    return found->second;
+  }
+  const auto id = static_cast<std::uint32_t>(out.labels.size());
+  out.labels.push_back(text);
+  label_ids.emplace(text, id);
+  return id;
+}
+
+std::int64_t StepContext::gathered_bytes(std::size_t layer, std::size_t group) const {
+  return kind_of(layer).parameters[group] * bytes_per_element(scenario.precision.compute);
+}
+
+bool StepContext::copies_weights(std::size_t group) const {
+  return shard_group(group).size > 1 ||
+         scenario.precision.weights != bytes_per_element(scenario.precision.compute);
+}
+
+double StepContext::held_parameters() const {
+  double sum = 0;
+  for (const double parameters : scenario.trace.sharded_parameters) {
+    sum += parameters;
+  }
+  return sum;
+}
+
+double StepContext::shard_parameters(std::size_t layer, std::size_t group) const {
+  return static_cast<double>(kind_of(layer).parameters[group]) /
+         static_cast<double>(shard_group(group).size);
+}
+
+Lowered lower(const Scenario& scenario, const Plan& plan, RateCache& cache) {
+  Lowered out;
+  TaskGraphBuilder graph;
+  const CostModel cost(scenario.device, scenario.parallel.gpus, cache);
+  StepContext context{scenario, cost, out, graph, {}, {}, {}, {}};
+  make_layers(context, plan);
+  for (const LayerProgram& program : context.programs) {
+    for (const OffloadedTensor& offloaded : program.offloaded) {
+      context.host_owners.emplace(offloaded.name, 0);
+    }
+  }
+  OwnerId next = 0;
+  for (auto& [name, owner] : context.host_owners) {
+    owner = next++;
+  }
+  add_ranks(context);
+  out.graph = std::move(graph).build(out.machine);
+  price(scenario, cost, out);
+  out.extrapolations = cost.extrapolations();
+  return out;
+}
+
+} // namespace spillway

@@ -1,0 +1,344 @@
+#include "sim/lower/program.hpp"
+
+#include <algorithm>
+#include <optional>
+
+namespace spillway {
+namespace {
+
+constexpr std::uint32_t never = 0xffffffffU;
+
+HbmOwner owner_of(const Tensor& tensor, const TensorDecision& decision, HbmOwner otherwise) {
+  if (tensor.role == TensorRole::logits) {
+    return HbmOwner::logits_and_loss;
+  }
+  if (decision.offloaded()) {
+    return HbmOwner::offload_staging;
+  }
+  if (decision.kept()) {
+    return HbmOwner::saved_activations;
+  }
+  return tensor.role == TensorRole::dispatch ? HbmOwner::dispatch_buffers : otherwise;
+}
+
+void add_bytes(std::vector<OwnerBytes>& list, HbmOwner owner, Bytes bytes) {
+  if (bytes.count() == 0) {
+    return;
+  }
+  for (OwnerBytes& entry : list) {
+    if (entry.owner == owner) {
+      entry.bytes += bytes.count();
+      return;
+    }
+  }
+  list.push_back({owner, bytes.count()});
+}
+
+ProgramStep make_step(const std::string& name, Phase phase, const Work& work,
+                      std::vector<Work>& works) {
+  ProgramStep step;
+  step.name = name;
+  step.phase = phase;
+  step.is_collective = work.is_collective();
+  step.is_attention_backward = work.kind == WorkKind::attention && work.stage == Stage::backward;
+  step.work = static_cast<std::uint32_t>(works.size());
+  works.push_back(work);
+  return step;
+}
+
+std::size_t group_index(WeightGroup group) {
+  return static_cast<std::size_t>(group) - 1;
+}
+
+// Marks first and last use of weights and weight gradients per group.
+class WeightMarks {
+public:
+  void use(std::vector<ProgramStep>& steps, WeightGroup group, std::uint32_t step) {
+    if (group != WeightGroup::none) {
+      const std::size_t g = group_index(group);
+      if (last_use_[g] == never) {
+        steps[step].first_use[g] = true;
+      }
+      last_use_[g] = step;
+    }
+  }
+  void gradient(std::vector<ProgramStep>& steps, WeightGroup group, std::uint32_t step) {
+    if (group != WeightGroup::none) {
+      const std::size_t g = group_index(group);
+      if (last_gradient_[g] == never) {
+        steps[step].first_gradient[g] = true;
+      }
+      last_gradient_[g] = step;
+    }
+  }
+  void finish(std::vector<ProgramStep>& steps) const {
+    for (std::size_t g = 0; g < weight_group_count; ++g) {
+      if (last_use_[g] != never) {
+        steps[last_use_[g]].last_use[g] = true;
+      }
+      if (last_gradient_[g] != never) {
+        steps[last_gradient_[g]].last_gradient[g] = true;
+      }
+    }
+  }
+
+private:
+  std::array<std::uint32_t, weight_group_count> last_use_{never, never};
+  std::array<std::uint32_t, weight_group_count> last_gradient_{never, never};
+};
+
+// A step on one lane waits for the steps on the other lane that wrote what it reads.
+void add_wait(std::vector<ProgramStep>& steps, std::uint32_t step, std::uint32_t writer) {
+  if (writer != never && writer != step &&
+      steps[writer].is_collective != steps[step].is_collective) {
+    std::vector<std::uint32_t>& waits = steps[step].waits;
+    if (std::find(waits.begin(), waits.end(), writer) == waits.end()) {
+      waits.push_back(writer);
+    }
+  }
+}
+
+void make_forward(const LayerKind& kind, const KindPlan& plan, HbmOwner output_owner,
+                  const FrameworkSpec& framework, std::vector<Work>& works, LayerProgram& program) {
+  std::vector<ProgramStep>& steps = program.forward;
+  std::vector<std::uint32_t> writer(kind.tensors.size(), never);
+  std::vector<std::uint32_t> last_reader(kind.tensors.size(), never);
+  std::vector<std::uint32_t> stored_after(kind.tensors.size(), never);
+  WeightMarks marks;
+
+  // A kept tensor is copied into the framework's stack of all layers.
+  const auto save = [&](TensorIndex t) {
+    const double bytes =
+        framework.saved_write.value * static_cast<double>(kind.tensors[t].bytes.count());
+    if (plan.tensors[t].kept() && bytes > 0 && kind.checkpointed) {
+      Work work;
+      work.kind = WorkKind::memory;
+      work.bytes = Bytes{static_cast<std::int64_t>(bytes)};
+      steps.push_back(make_step("save " + kind.tensors[t].name, Phase::forward, work, works));
+      const auto step = static_cast<std::uint32_t>(steps.size() - 1);
+      add_wait(steps, step, writer[t]);
+      last_reader[t] = step;
+    }
+  };
+  save(kind.input);
+  for (const Op& op : kind.ops) {
+    const auto step = static_cast<std::uint32_t>(steps.size());
+    steps.push_back(make_step(op.name, Phase::forward, op.work, works));
+    marks.use(steps, op.weights, step);
+    for (const TensorIndex t : op.reads) {
+      add_wait(steps, step, writer[t]);
+      last_reader[t] = step;
+    }
+    for (const TensorIndex t : op.writes) {
+      writer[t] = last_reader[t] = stored_after[t] = step;
+      const HbmOwner owner = t == kind.output
+                                 ? output_owner
+                                 : owner_of(kind.tensors[t], plan.tensors[t], HbmOwner::workspace);
+      add_bytes(steps[step].allocate, owner, kind.tensors[t].bytes);
+    }
+    for (const TensorIndex t : op.writes) {
+      save(t);
+    }
+  }
+  marks.finish(steps);
+  for (TensorIndex t = 0; t < kind.tensors.size(); ++t) {
+    const TensorDecision& decision = plan.tensors[t];
+    if (decision.offloaded()) {
+      OffloadedTensor offloaded;
+      offloaded.tensor = t;
+      offloaded.bytes = kind.tensors[t].bytes.count();
+      offloaded.last_forward_reader = last_reader[t] == never ? 0 : last_reader[t];
+      offloaded.is_input = t == kind.input;
+      offloaded.name = kind.tensors[t].name;
+      program.offloaded.push_back(std::move(offloaded));
+      if (t != kind.input) {
+        steps[stored_after[t]].stores.push_back(t);
+      }
+    } else if (!decision.kept() && t != kind.output && last_reader[t] != never) {
+      const HbmOwner owner = t == kind.input
+                                 ? program.input_owner
+                                 : owner_of(kind.tensors[t], decision, HbmOwner::workspace);
+      add_bytes(steps[last_reader[t]].release, owner, kind.tensors[t].bytes);
+    }
+  }
+}
+
+// The order of backward: each operation preceded by what must be re-run for it.
+struct BackwardOrder {
+  struct Item {
+    bool rerun = false;
+    std::uint32_t index = 0; // into LayerKind::ops or ::backward
+  };
+  std::vector<Item> items;
+};
+
+BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan) {
+  BackwardOrder order;
+  std::vector<bool> done(kind.ops.size(), false);
+  for (std::uint32_t b = 0; b < kind.backward.size(); ++b) {
+    std::vector<OpIndex> batch;
+    std::vector<TensorIndex> open = kind.backward[b].needs;
+    while (!open.empty()) {
+      const TensorIndex t = open.back();
+      open.pop_back();
+      const OpIndex producer = kind.tensors[t].producer;
+      if (t == kind.input || plan.tensors[t].saved() || done[producer]) {
+        continue;
+      }
+      done[producer] = true;
+      batch.push_back(producer);
+      open.insert(open.end(), kind.ops[producer].reads.begin(), kind.ops[producer].reads.end());
+    }
+    std::sort(batch.begin(), batch.end());
+    for (const OpIndex op : batch) {
+      order.items.push_back({true, op});
+    }
+    order.items.push_back({false, b});
+  }
+  return order;
+}
+
+// Values and gradients of backward: who wrote them, who reads them last.
+class BackwardLiveness {
+public:
+  BackwardLiveness(const LayerKind& kind, const KindPlan& plan, LayerProgram& program)
+      : kind_(kind), plan_(plan), program_(program), value_writer_(kind.tensors.size(), never),
+        value_reader_(value_writer_), gradient_writer_(value_writer_),
+        gradient_reader_(value_writer_) {}
+
+  void reads_value(TensorIndex t, std::uint32_t step) {
+    add_wait(program_.backward, step, value_writer_[t]);
+    if (value_reader_[t] == never && plan_.tensors[t].offloaded()) {
+      program_.backward[step].reloads.push_back(t);
+    }
+    value_reader_[t] = step;
+  }
+  void writes_value(TensorIndex t, std::uint32_t step) {
+    const bool scratch = plan_.tensors[t].saved() || !plan_.tensors[t].needed || t == kind_.output;
+    const HbmOwner owner = rerun_owner(t);
+    add_bytes(program_.backward[step].allocate, owner, kind_.tensors[t].bytes);
+    if (scratch) { // produced in passing, not what anybody reads
+      add_bytes(program_.backward[step].release, owner, kind_.tensors[t].bytes);
+    } else {
+      value_writer_[t] = value_reader_[t] = step;
+    }
+  }
+  void reads_gradient(TensorIndex t, std::uint32_t step) {
+    add_wait(program_.backward, step, gradient_writer_[t]);
+    gradient_reader_[t] = step;
+  }
+  void writes_gradient(TensorIndex t, std::uint32_t step) {
+    if (gradient_writer_[t] == never) {
+      add_bytes(program_.backward[step].allocate, gradient_owner(t),
+                kind_.tensors[t].gradient_bytes);
+    } else {
+      add_wait(program_.backward, step, gradient_writer_[t]);
+    }
+    gradient_writer_[t] = gradient_reader_[t] = step; // every read comes after every write
+  }
+  void finish() {
+    std::vector<ProgramStep>& steps = program_.backward;
+    for (TensorIndex t = 0; t < kind_.tensors.size(); ++t) {
+      const Tensor& tensor = kind_.tensors[t];
+      const TensorDecision& decision = plan_.tensors[t];
+      if (value_reader_[t] != never) {
+        const HbmOwner owner = t == kind_.input   ? program_.input_owner
+                               : decision.saved() ? owner_of(tensor, decision, HbmOwner::workspace)
+                                                  : rerun_owner(t);
+        add_bytes(steps[value_reader_[t]].release, owner, tensor.bytes);
+      }
+      // The gradient of the layer input is freed by the previous layer.
+      if (gradient_reader_[t] != never && t != kind_.input) {
+        const HbmOwner owner = t == kind_.output ? HbmOwner::workspace : gradient_owner(t);
+        add_bytes(steps[gradient_reader_[t]].release, owner, tensor.gradient_bytes);
+      }
+    }
+    for (OffloadedTensor& offloaded : program_.offloaded) {
+      offloaded.last_backward_reader = value_reader_[offloaded.tensor];
+    }
+  }
+
+private:
+  [[nodiscard]] HbmOwner rerun_owner(TensorIndex t) const {
+    return kind_.tensors[t].role == TensorRole::dispatch ? HbmOwner::dispatch_buffers
+                                                         : HbmOwner::recompute_workspace;
+  }
+  [[nodiscard]] HbmOwner gradient_owner(TensorIndex t) const {
+    switch (kind_.tensors[t].role) {
+    case TensorRole::logits: return HbmOwner::logits_and_loss;
+    case TensorRole::dispatch: return HbmOwner::dispatch_buffers;
+    case TensorRole::activation: break;
+    }
+    return HbmOwner::workspace;
+  }
+
+  const LayerKind& kind_;
+  const KindPlan& plan_;
+  LayerProgram& program_;
+  std::vector<std::uint32_t> value_writer_, value_reader_, gradient_writer_, gradient_reader_;
+};
+
+void make_backward(const LayerKind& kind, const KindPlan& plan, std::vector<Work>& works,
+                   LayerProgram& program) {
+  std::vector<ProgramStep>& steps = program.backward;
+  const BackwardOrder order = order_backward(kind, plan);
+  for (const BackwardOrder::Item& item : order.items) {
+    steps.push_back(item.rerun ? make_step(kind.ops[item.index].name, Phase::recompute,
+                                           kind.ops[item.index].work, works)
+                               : make_step(kind.backward[item.index].name, Phase::backward,
+                                           kind.backward[item.index].work, works));
+  }
+  WeightMarks marks;
+  BackwardLiveness liveness(kind, plan, program);
+  for (std::uint32_t step = 0; step < order.items.size(); ++step) {
+    const BackwardOrder::Item& item = order.items[step];
+    if (item.rerun) {
+      const Op& op = kind.ops[item.index];
+      marks.use(steps, op.weights, step);
+      for (const TensorIndex t : op.reads) {
+        liveness.reads_value(t, step);
+      }
+      for (const TensorIndex t : op.writes) {
+        liveness.writes_value(t, step);
+      }
+      continue;
+    }
+    const BackwardOp& op = kind.backward[item.index];
+    marks.use(steps, op.weights, step);
+    marks.gradient(steps, op.weight_gradient, step);
+    for (const TensorIndex t : op.needs) {
+      liveness.reads_value(t, step);
+    }
+    for (const TensorIndex t : op.gradients_read) {
+      liveness.reads_gradient(t, step);
+    }
+    for (const TensorIndex t : op.gradients_written) {
+      liveness.writes_gradient(t, step);
+    }
+  }
+  liveness.finish();
+  marks.finish(steps);
+}
+
+} // namespace
+
+bool LayerProgram::uses_weights(bool backward_pass, std::size_t group) const {
+  const std::vector<ProgramStep>& steps = backward_pass ? backward : forward;
+  return std::any_of(steps.begin(), steps.end(),
+                     [&](const ProgramStep& step) { return step.first_use[group]; });
+}
+
+HbmOwner input_owner(const LayerKind& kind, const KindPlan& plan) {
+  return owner_of(kind.tensors[kind.input], plan.tensors[kind.input], HbmOwner::workspace);
+}
+
+LayerProgram make_program(const LayerKind& kind, const KindPlan& plan, HbmOwner output_owner,
+                          const FrameworkSpec& framework, std::vector<Work>& works) {
+  LayerProgram program;
+  program.input_owner = input_owner(kind, plan);
+  make_forward(kind, plan, output_owner, framework, works, program);
+  make_backward(kind, plan, works, program);
+  return program;
+}
+
+} // namespace spillway

@@ -1,0 +1,233 @@
+#include "sim/lower/rank_emitter.hpp"
+
+#include "sim/lower/pricing.hpp"
+
+#include <cmath>
+#include <utility>
+
+namespace spillway {
+
+RankEmitter::RankEmitter(StepContext& context, std::uint16_t rank, RankLanes lanes,
+                         RankResources resources)
+    : context_(context), rank_(rank), lanes_(lanes), resources_(resources) {
+  const auto copy_route = [&](ResourceId link) {
+    std::vector<Use> uses{{link, 1.0}, {context_.out.cpu_memory, 1.0}};
+    if (resources_.duplex != no_id) {
+      uses.push_back({resources_.duplex, 1.0});
+    }
+    return context_.graph.add_route(uses);
+  };
+  d2h_route_ = copy_route(resources_.d2h);
+  h2d_route_ = copy_route(resources_.h2d);
+
+  const std::size_t layers = context_.layers.size();
+  tasks_.resize(layers);
+  for (std::int64_t m = 0; m < context_.scenario.trace.micro_batches; ++m) {
+    for (std::size_t layer = 0; layer < layers; ++layer) {
+      segments_.push_back({layer, false, m});
+    }
+    for (std::size_t layer = layers; layer-- > 0;) {
+      segments_.push_back({layer, true, m});
+    }
+  }
+  gathered_.assign(segments_.size(), {no_id, no_id});
+  context_.out.resources.push_back(resources_);
+}
+
+TaskInfo RankEmitter::info(TaskKind kind, Phase phase, std::size_t layer,
+                           const std::string& label) const {
+  return {kind, phase, rank_, static_cast<std::int32_t>(layer), context_.label(label)};
+}
+
+void RankEmitter::note(TaskId task, TaskInfo task_info, TaskPrice price) {
+  context_.out.tasks.resize(task + std::size_t{1});
+  context_.out.tasks[task] = task_info;
+  context_.out.prices.resize(task + std::size_t{1});
+  context_.out.prices[task] = price;
+}
+
+std::uint32_t RankEmitter::hbm_work(double bytes) {
+  Work work;
+  work.kind = WorkKind::memory;
+  work.bytes = Bytes{std::llround(bytes)};
+  context_.out.works.push_back(work);
+  return static_cast<std::uint32_t>(context_.out.works.size() - 1);
+}
+
+TaskId RankEmitter::add_kernel(std::uint32_t work, TaskInfo task_info) {
+  const TaskId task = context_.graph.add_fixed(lanes_.compute, SimTime{0});
+  note(task, task_info, {PriceOf::work, work});
+  wait_at_start(task);
+  last_compute_ = task;
+  return task;
+}
+
+// One route per collective operation; all layers use it. No route: nothing to do.
+RouteId RankEmitter::collective_route(std::uint32_t work) {
+  if (routes_.size() <= work) {
+    routes_.resize(work + std::size_t{1}, no_id);
+  }
+  if (routes_[work] == no_id) {
+    const CollectiveCost cost = context_.topology.collective(context_.out.works[work]);
+    if (cost.amount > 0) {
+      routes_[work] =
+          context_.graph.add_route(collective_uses(cost, resources_, context_.out.cpu_memory));
+      context_.out.collective_routes.push_back({routes_[work], work, rank_});
+    }
+  }
+  return routes_[work];
+}
+
+TaskId RankEmitter::add_collective(std::uint32_t work, TaskInfo task_info) {
+  const bool overlapped = context_.scenario.runtime.overlap_collectives;
+  const LaneId lane = overlapped ? lanes_.collective : lanes_.compute;
+  const RouteId route = collective_route(work);
+  const TaskId task = route == no_id ? context_.graph.add_fixed(lane, SimTime{0})
+                                     : context_.graph.add_flow(lane, SimTime{0}, 1.0, route);
+  note(task, task_info, {route == no_id ? PriceOf::constant : PriceOf::work, work});
+  if (!overlapped) {
+    wait_at_start(task);
+    last_compute_ = task;
+  }
+  return task;
+}
+
+void RankEmitter::wait_at_start(TaskId task) {
+  for (const TaskId wait : start_waits_) {
+    context_.graph.depend(task, wait);
+  }
+  start_waits_.clear();
+}
+
+void RankEmitter::emit_step() {
+  for (std::size_t s = 0; s < segments_.size(); ++s) {
+    emit_segment(s);
+  }
+  for (const PendingGradient& pending : std::exchange(pending_gradients_, {})) {
+    fold_gradient(pending);
+  }
+  run_optimizer();
+}
+
+bool RankEmitter::weights_stay(std::size_t segment_index) const {
+  return segment_index + 1 < segments_.size() &&
+         segments_[segment_index].layer == segments_[segment_index + 1].layer &&
+         !segments_[segment_index].backward;
+}
+
+void RankEmitter::emit_segment(std::size_t index) {
+  const Segment& segment = segments_[index];
+  const TaskId top = last_compute_;
+  const bool overlapped = context_.scenario.runtime.overlap_collectives;
+  if (index == 0 || !overlapped) {
+    gather_weights(index, top);
+  }
+  if (overlapped && index + 1 < segments_.size()) {
+    gather_weights(index + 1, top);
+  }
+  const std::vector<PendingGradient> reducing = std::exchange(pending_gradients_, {});
+  if (segment.backward) {
+    if (context_.scenario.framework.gradients_allocated_at_once && segment.micro_batch == 0 &&
+        segment.layer + 2 == context_.layers.size()) {
+      zero_gradients();
+    }
+    before_backward(segment.layer, top);
+  } else {
+    LayerTasks& tasks = tasks_[segment.layer];
+    const std::size_t offloaded = context_.program_of(segment.layer).offloaded.size();
+    tasks.stores.assign(offloaded, no_id);
+    tasks.reloads.assign(offloaded, no_id);
+    before_forward(segment.layer, top);
+  }
+  emit_program(index);
+  if (!segment.backward) {
+    after_forward(segment.layer);
+  }
+  for (const PendingGradient& pending : reducing) { // while this segment ran
+    fold_gradient(pending);
+  }
+}
+
+void RankEmitter::emit_program(std::size_t index) {
+  const Segment& segment = segments_[index];
+  const LayerProgram& program = context_.program_of(segment.layer);
+  const std::vector<ProgramStep>& steps = segment.backward ? program.backward : program.forward;
+  std::vector<TaskId> step_tasks(steps.size(), no_id);
+  for (std::uint32_t i = 0; i < steps.size(); ++i) {
+    const ProgramStep& step = steps[i];
+    if (segment.backward) {
+      before_backward_step(segment.layer, step);
+      const TaskId task = emit_step_task(index, i, step_tasks);
+      wait_for_reloads(segment.layer, step, task);
+      reduce_gradients(segment, step, task);
+    } else {
+      const TaskId task = emit_step_task(index, i, step_tasks);
+      before_forward_step(segment.layer, step, task);
+      after_forward_step(segment.layer, step, task);
+    }
+  }
+  if (!segment.backward) {
+    tasks_[segment.layer].forward_steps = std::move(step_tasks);
+  }
+}
+
+TaskId RankEmitter::emit_step_task(std::size_t segment_index, std::uint32_t step_index,
+                                   std::vector<TaskId>& step_tasks) {
+  const Segment& segment = segments_[segment_index];
+  const LayerProgram& program = context_.program_of(segment.layer);
+  const ProgramStep& step = (segment.backward ? program.backward : program.forward)[step_index];
+  const TaskId before = last_compute_;
+  const TaskInfo task_info = info(step.is_collective ? TaskKind::collective : TaskKind::kernel,
+                                  step.phase, segment.layer, step.name);
+  const TaskId task =
+      step.is_collective ? add_collective(step.work, task_info) : add_kernel(step.work, task_info);
+  step_tasks[step_index] = task;
+  for (const std::uint32_t wait : step.waits) {
+    context_.graph.depend(task, step_tasks[wait]);
+  }
+  if (step.is_collective && step.waits.empty()) {
+    context_.graph.depend(task, before); // reads only what this segment was given
+  }
+  for (std::size_t g = 0; g < weight_group_count; ++g) {
+    if (step.first_use[g]) {
+      context_.graph.depend(task, gathered_[segment_index][g]);
+    }
+  }
+  if (segment_index % (2 * context_.layers.size()) == 0 && step_index == 0) {
+    // The first layer's input comes from outside.
+    const LayerKind& kind = context_.kind_of(segment.layer);
+    context_.graph.allocate_at_start(task, {context_.out.hbm_pool[rank_],
+                                            static_cast<OwnerId>(program.input_owner),
+                                            kind.tensors[kind.input].bytes.count()});
+  }
+  hold_step_memory(task, segment_index, step);
+  if (rank_ == 0) {
+    context_.out.hardware_flops += context_.out.works[step.work].flops().value();
+  }
+  return task;
+}
+
+void RankEmitter::hold_step_memory(TaskId task, std::size_t segment_index,
+                                   const ProgramStep& step) {
+  const PoolId pool = context_.out.hbm_pool[rank_];
+  const auto change = [&](HbmOwner owner, std::int64_t bytes) {
+    return MemoryChange{pool, static_cast<OwnerId>(owner), bytes};
+  };
+  for (const OwnerBytes& entry : step.allocate) {
+    context_.graph.allocate_at_start(task, change(entry.owner, entry.bytes));
+  }
+  for (const OwnerBytes& entry : step.release) {
+    context_.graph.free_at_end(task, change(entry.owner, entry.bytes));
+  }
+  for (std::size_t g = 0; g < weight_group_count; ++g) {
+    const std::int64_t bytes = context_.gathered_bytes(segments_[segment_index].layer, g);
+    if (step.last_use[g] && context_.copies_weights(g) && !weights_stay(segment_index)) {
+      context_.graph.free_at_end(task, change(HbmOwner::gathered_weights, bytes));
+    }
+    if (step.first_gradient[g]) {
+      context_.graph.allocate_at_start(task, change(HbmOwner::gradients, bytes));
+    }
+  }
+}
+
+} // namespace spillway

@@ -1,0 +1,84 @@
+// A scenario: which model runs on which hardware, how it is split and scheduled,
+// and the policies to compare. See README, "Scenario files", for every key.
+#pragma once
+
+#include "hw_models/device.hpp"
+#include "policies/policy.hpp"
+#include "sim/lower/catalog.hpp"
+#include "workloads/transformer.hpp"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+// How copies between HBM and host memory are ordered against the layer loop.
+enum class CopySchedule : std::uint8_t { serialized, loop_bound, pipelined, streamed };
+[[nodiscard]] const char* schedule_name(CopySchedule schedule);
+
+struct PrecisionSpec {
+  DataType compute = DataType::bf16;
+  // Bytes per parameter of each state; 0 = not held.
+  std::int64_t weights = 4, gradients = 4, master = 0, moment1 = 4, moment2 = 4;
+};
+
+struct RuntimeSpec {
+  CopySchedule schedule = CopySchedule::pipelined;
+  bool overlap_collectives = true; // false: collectives run on the compute stream
+  std::int64_t async_compute_limit = 8;
+  double memory_fraction = 1.0;
+  std::optional<double> host_memory_limit; // bytes per GPU
+  bool stall_on_memory = false;            // tasks wait for HBM instead of only being counted
+  // streamed only
+  std::int64_t prefetch_layers = 1;  // how many layers ahead a reload may start
+  std::int64_t in_flight_layers = 1; // stores of layer i end before layer i + 1 + this begins
+  bool offload_last_layer = true;
+};
+
+struct Assumption {
+  std::string what, value, why;
+};
+
+struct PublishedValue {
+  std::string field; // name in the field table
+  double value = 0;
+  std::string source;
+  Place place;
+};
+
+struct Scenario {
+  std::string name;
+  std::string title;
+  ModelSpec model;
+  Device device;
+  FrameworkSpec framework;
+  ParallelPlan parallel;
+  BatchSpec batch;
+  PrecisionSpec precision;
+  RuntimeSpec runtime;
+  StepTrace trace; // of this model, split and batch
+  std::vector<PolicySpec> policies;
+  std::vector<Assumption> assumed;
+  std::map<std::string, std::vector<PublishedValue>> published; // by policy
+
+  [[nodiscard]] double hbm_limit() const { // bytes per GPU
+    return runtime.memory_fraction * device.memory.value;
+  }
+  [[nodiscard]] double host_limit() const;                                      // bytes per GPU
+  [[nodiscard]] const PolicySpec& policy(const std::string& policy_name) const; // throws InputError
+};
+
+// Loads a scenario by name or path and lays the `--set` assignments over it.
+// Throws InputError with every mistake found.
+[[nodiscard]] Scenario load_scenario(const Catalog& catalog, const std::string& name_or_path,
+                                     const std::vector<std::string>& assignments = {});
+
+// The resolved tree (extends followed, --set applied), before it is read.
+[[nodiscard]] YamlNode load_scenario_tree(const Catalog& catalog, const std::string& name_or_path,
+                                          const std::vector<std::string>& assignments);
+[[nodiscard]] Scenario read_scenario(const Catalog& catalog, const YamlNode& tree,
+                                     const std::string& name);
+
+} // namespace spillway

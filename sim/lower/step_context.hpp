@@ -1,0 +1,56 @@
+// What every rank of a step has in common: programs, layers, resources, labels.
+// Shared by lower.cpp and the emitters.
+#pragma once
+
+#include "sim/lower/lower.hpp"
+#include "sim/lower/program.hpp"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+// One layer of the model, in order: embedding, decoder layers, head.
+struct LayerInstance {
+  std::uint32_t kind = 0;    // index into StepTrace::kinds
+  std::uint32_t program = 0; // index into StepContext::programs
+  std::int64_t position = 0; // inside its loop
+  std::int64_t loop_length = 1;
+  [[nodiscard]] bool first_of_loop() const { return position == 0; }
+  [[nodiscard]] bool last_of_loop() const { return position + 1 == loop_length; }
+};
+
+struct StepContext {
+  const Scenario& scenario;
+  const CostModel& topology; // which resources a collective uses
+  Lowered& out;
+  TaskGraphBuilder& graph;
+
+  std::vector<LayerProgram> programs;
+  std::vector<LayerInstance> layers;
+  std::map<std::string, std::uint32_t, std::less<>> label_ids;
+  std::map<std::string, OwnerId, std::less<>> host_owners;
+
+  [[nodiscard]] std::uint32_t label(const std::string& text);
+  [[nodiscard]] const LayerProgram& program_of(std::size_t layer) const {
+    return programs[layers[layer].program];
+  }
+  [[nodiscard]] const LayerKind& kind_of(std::size_t layer) const {
+    return scenario.trace.kinds[layers[layer].kind];
+  }
+  // Bytes of one layer's weights of a group in the compute precision, unsharded.
+  [[nodiscard]] std::int64_t gathered_bytes(std::size_t layer, std::size_t group) const;
+  // Whether a copy of a group's weights is made for use: gathered or cast.
+  [[nodiscard]] bool copies_weights(std::size_t group) const;
+  // Parameters that one rank holds, all layers and groups.
+  [[nodiscard]] double held_parameters() const;
+  // Parameters of one layer and group that one rank holds.
+  [[nodiscard]] double shard_parameters(std::size_t layer, std::size_t group) const;
+  // Ranks over which a group is sharded.
+  [[nodiscard]] RankGroup shard_group(std::size_t group) const {
+    return scenario.trace.shard_group[group];
+  }
+};
+
+} // namespace spillway

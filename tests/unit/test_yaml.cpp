@@ -1,0 +1,574 @@
+#include "sim/base/yaml.hpp"
+
+#include <doctest/doctest.h>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace spillway;
+
+namespace {
+
+// The tree in one line of YAML flow style, quoted texts in double quotes.
+std::string flow(const YamlNode& node) {
+  std::string text;
+  switch (node.kind) {
+  case YamlNode::Kind::null: return "null";
+  case YamlNode::Kind::scalar: return node.quoted ? "\"" + node.text + "\"" : node.text;
+  case YamlNode::Kind::sequence:
+    for (const YamlNode& item : node.items) {
+      text += (text.empty() ? "" : ", ") + flow(item);
+    }
+    return "[" + text + "]";
+  case YamlNode::Kind::map:
+    for (const YamlEntry& entry : node.entries) {
+      text += (text.empty() ? "" : ", ") + entry.key + ": " + flow(entry.value);
+    }
+    return "{" + text + "}";
+  }
+  return text;
+}
+
+std::string parsed(const std::string& text) {
+  return flow(parse_yaml(text, "t.yaml"));
+}
+
+// What loading `text` is refused with.
+std::string refusal(const std::string& text) {
+  try {
+    return "accepted: " + parsed(text);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+// The first line of that.
+std::string first_line(const std::string& text) {
+  const std::string all = refusal(text);
+  return all.substr(0, all.find('\n'));
+}
+
+std::string load_refusal(const std::filesystem::path& path) {
+  try {
+    return "accepted: " + flow(load_yaml(path));
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+// The tree after some --set, or what they are refused with.
+std::string after_set(const std::string& text, const std::vector<std::string>& assignments) {
+  YamlNode root = parse_yaml(text, "t.yaml");
+  try {
+    for (const std::string& assignment : assignments) {
+      set_path(root, assignment);
+    }
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return flow(root);
+}
+
+std::string merged(const std::string& base, const std::string& over) {
+  YamlNode root = parse_yaml(base, "base.yaml");
+  merge_over(root, parse_yaml(over, "over.yaml"));
+  return flow(root);
+}
+
+std::string place_text(const Place& place) {
+  return place.source->name + ":" + std::to_string(place.line) + ":" + std::to_string(place.column);
+}
+
+std::string repeated(const std::string& text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) {
+    all += text;
+  }
+  return all;
+}
+
+// A folder of its own for each test, gone at its end.
+class TemporaryFolder {
+public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "spillway-XXXXXX").string();
+    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+
+  [[nodiscard]] std::filesystem::path operator/(const std::string& name) const {
+    return path_ / name;
+  }
+  [[nodiscard]] std::filesystem::path write(const std::string& name,
+                                            const std::string& content) const {
+    std::ofstream(path_ / name, std::ios::binary) << content;
+    return path_ / name;
+  }
+
+private:
+  std::filesystem::path path_;
+};
+
+} // namespace
+
+TEST_CASE("A document becomes a tree in file order") {
+  CHECK(parsed("b: 1\na:\n  - x\n  - {d: 2, c: \"3\"}\n") == "{b: 1, a: [x, {d: 2, c: \"3\"}]}");
+  CHECK(parsed("[1, [2, 3], {}]") == "[1, [2, 3], {}]");
+  CHECK(parsed("word") == "word");
+  CHECK(parsed("---\na: 1\n...\n") == "{a: 1}");
+  CHECK(parsed("a: |\n  x\n  y\n") == "{a: \"x\ny\n\"}");
+  CHECK(parsed("# comment\na: 1 # more\n") == "{a: 1}");
+}
+
+TEST_CASE("Null is written as nothing, ~ or null, unless quoted") {
+  CHECK(parsed("a:\nb: ~\nc: null\nd: \"null\"\ne: ''\nf: [, ~]\n") ==
+        "{a: null, b: null, c: null, d: \"null\", e: \"\", f: [null, null]}");
+}
+
+TEST_CASE("CRLF, a byte order mark and a missing last line end make no difference") {
+  CHECK(parsed("\xEF\xBB\xBF"
+               "a: 1\r\nb:\r\n  c: |\r\n    x\r\n") == "{a: 1, b: {c: \"x\n\"}}");
+  CHECK(parsed("a: 1\nb: 2") == "{a: 1, b: 2}");
+  CHECK(first_line("\xEF\xBB\xBF"
+                   "a: 1\r\nb: !x 2\r\n") == "t.yaml:2:4: error: tags are not supported");
+}
+
+TEST_CASE("Each key and value knows its place") {
+  const YamlNode root = parse_yaml("a: 1\nb:\n  c: \"x\"\n  d: [1, {e: 2}]\nf:\n  - 3\n", "t.yaml");
+  // A block map stands at its key, the outermost one for the file.
+  CHECK(place_text(root.place) == "t.yaml:0:0");
+  CHECK(place_text(root.entries[0].key_place) == "t.yaml:1:1");
+  CHECK(place_text(root.find("a")->place) == "t.yaml:1:4");
+  const YamlNode& b = *root.find("b");
+  CHECK(place_text(b.place) == "t.yaml:2:1");
+  CHECK(place_text(b.entries[0].key_place) == "t.yaml:3:3");
+  CHECK(place_text(b.find("c")->place) == "t.yaml:3:6");
+  const YamlNode& d = *b.find("d");
+  CHECK(place_text(d.place) == "t.yaml:4:6");
+  CHECK(place_text(d.items[1].place) == "t.yaml:4:10");
+  CHECK(place_text(d.items[1].entries[0].key_place) == "t.yaml:4:11");
+  CHECK(place_text(root.find("f")->place) == "t.yaml:5:1");
+  CHECK(place_text(root.find("f")->items[0].place) == "t.yaml:6:5");
+}
+
+TEST_CASE("Columns count code points, not bytes") {
+  // "é: [漢, x]" has é at 1, [ at 4, 漢 at 5, x at 8
+  const YamlNode root = parse_yaml("é: [漢, x]", "t.yaml");
+  const YamlNode& list = *root.find("é");
+  CHECK(place_text(list.place) == "t.yaml:1:4");
+  CHECK(place_text(list.items[0].place) == "t.yaml:1:5");
+  CHECK(place_text(list.items[1].place) == "t.yaml:1:8");
+}
+
+TEST_CASE("A value left out behind '?' does not shift the places that follow") {
+  // yaml-cpp marks the missing value at the '?', before its key
+  const YamlNode root = parse_yaml("{? é, b: 1}", "t.yaml");
+  CHECK(place_text(root.entries[0].key_place) == "t.yaml:1:4");
+  CHECK(place_text(root.entries[1].key_place) == "t.yaml:1:7");
+  CHECK(place_text(root.find("b")->place) == "t.yaml:1:10");
+}
+
+TEST_CASE("Finding a key in something that is no map finds nothing") {
+  const YamlNode root = parse_yaml("a: [1]", "t.yaml");
+  CHECK(root.find("a") != nullptr);
+  CHECK(root.find("b") == nullptr);
+  CHECK(root.find("a")->find("a") == nullptr);
+}
+
+TEST_CASE("All duplicate keys are reported") {
+  CHECK(refusal("a: 1\nb: 2\nb: 3\nc:\n  d: 1\n  d: 2\n  e: [0, {f: 1, f: 2}]\n") ==
+        "t.yaml:3:1: error: duplicate key 'b' in the top level, first at line 2\n"
+        "    3 | b: 3\n"
+        "      | ^\n"
+        "t.yaml:6:3: error: duplicate key 'd' in 'c', first at line 5\n"
+        "    6 |   d: 2\n"
+        "      |   ^\n"
+        "t.yaml:7:17: error: duplicate key 'f' in 'e[1]', first at line 7\n"
+        "    7 |   e: [0, {f: 1, f: 2}]\n"
+        "      |                 ^");
+  CHECK(first_line("[[0, {a: 1, \"a\": 2}]]") ==
+        "t.yaml:1:13: error: duplicate key 'a' in '[0][1]', first at line 1");
+  // the same key in two maps is no duplicate
+  CHECK(parsed("{a: {x: 1}, b: {x: 1}}") == "{a: {x: 1}, b: {x: 1}}");
+}
+
+TEST_CASE("Duplicate keys are reported beside a later syntax error") {
+  CHECK(refusal("a: 1\na: 2\nb: @\n") ==
+        "t.yaml:2:1: error: duplicate key 'a' in the top level, first at line 1\n"
+        "    2 | a: 2\n"
+        "      | ^\n"
+        "t.yaml:3:4: error: unknown token\n"
+        "    3 | b: @\n"
+        "      |    ^ text that starts with this character needs quotes");
+}
+
+TEST_CASE("Keys are words") {
+  CHECK(first_line("? [a]\n: 1\n") == "t.yaml:1:3: error: a key must be a word, not a list");
+  CHECK(first_line("? {a: 1}\n: 1\n") == "t.yaml:1:3: error: a key must be a word, not a map");
+  CHECK(first_line("? a: 1\n: 1\n") == "t.yaml:1:3: error: a key must be a word, not a map");
+  for (const char* const text : {"~: 1", "null: 1", ": 1", "\"\": 1"}) {
+    CHECK(first_line(text) == "t.yaml:1:1: error: a key must not be empty");
+  }
+  CHECK(parsed("\"null\": 1") == "{null: 1}");
+  CHECK(parsed("1: one\ntrue: yes") == "{1: one, true: yes}");
+}
+
+TEST_CASE("Anchors, aliases and tags are refused") {
+  CHECK(refusal("a: &x 1\n") == "t.yaml:1:4: error: anchors are not supported\n"
+                                "    1 | a: &x 1\n"
+                                "      |    ^ write the value out where it is needed");
+  CHECK(first_line("a: &x {b: 1}") == "t.yaml:1:4: error: anchors are not supported");
+  CHECK(first_line("&x a: 1") == "t.yaml:1:1: error: anchors are not supported");
+  CHECK(first_line("a: &x\nb: 1") == "t.yaml:1:4: error: anchors are not supported");
+  CHECK(refusal("a: *x\n") == "t.yaml:1:4: error: aliases are not supported\n"
+                              "    1 | a: *x\n"
+                              "      |    ^ write the value out");
+  CHECK(first_line("<<: *x\n") == "t.yaml:1:5: error: aliases are not supported");
+  for (const char* const text :
+       {"a: !!str 1", "a: !x 1", "a: ! 1", "a: ! \"1\"", "a: !<x> 1", "a: !<> 1", "a: !!map {b: 1}",
+        "a: !x [1]", "a: !x\n  b: 1", "a: !x\n  - b", "a: !!null", "a: !x\nb: 1"}) {
+    CAPTURE(text);
+    CHECK(first_line(text) == "t.yaml:1:4: error: tags are not supported");
+  }
+  CHECK(first_line("!x a: 1") == "t.yaml:1:1: error: tags are not supported");
+}
+
+TEST_CASE("One file holds one document") {
+  CHECK(refusal("a: 1\n---\nb: 2\n") ==
+        "t.yaml:2:1: error: a file must hold one document, not several\n"
+        "    2 | ---\n"
+        "      | ^");
+  CHECK(first_line("a: 1\n---\n") ==
+        "t.yaml:2:1: error: a file must hold one document, not several");
+  CHECK(first_line("{a: 1} x") ==
+        "t.yaml:1:8: error: unexpected text after the end of the document");
+  CHECK(first_line("a: 1\n...\nx\n") ==
+        "t.yaml:3:1: error: unexpected text after the end of the document");
+}
+
+TEST_CASE("A document without content is refused") {
+  for (const char* const text :
+       {"", "\n\n", "# only a comment\n", "---\n", "~", "null\n", "\xEF\xBB\xBF"}) {
+    CHECK(refusal(text) == "t.yaml: error: the document is empty");
+  }
+}
+
+TEST_CASE("Nesting ends at 64 levels") {
+  const auto lists = [](int depth) { return repeated("[", depth) + repeated("]", depth); };
+  CHECK(parsed(lists(64)) == lists(64));
+  CHECK(first_line(lists(65)) == "t.yaml:1:65: error: nested more than 64 levels deep");
+  CHECK(first_line(repeated("- ", 65) + "x") ==
+        "t.yaml:1:129: error: nested more than 64 levels deep");
+  // far beyond the recursion that the parser itself could bear
+  CHECK(first_line(repeated("- ", 1'000'000)) ==
+        "t.yaml:1:129: error: nested more than 64 levels deep");
+}
+
+TEST_CASE("Bytes that are no text are refused before they are parsed") {
+  CHECK(refusal(std::string("a: 1\nb: \0\n", 10)) == "t.yaml: error: NUL byte on line 2");
+  for (const char* const bytes :
+       {"\xFF", "\x80", "\xC3", "\xC3(", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80",
+        "\xF4\x90\x80\x80", "\xF8\x88\x80\x80\x80", "\xF0\x9F\x98"}) {
+    CAPTURE(bytes);
+    CHECK(refusal("a: 1\nb: 2\nc: " + std::string(bytes) + "\n") ==
+          "t.yaml: error: not valid UTF-8 on line 3");
+  }
+  // the first and the last code point of each length, and those around the surrogates
+  CHECK(parsed("a: \xC2\xA0\xDF\xBF\xE0\xA0\x80\xED\x9F\xBF\xEE\x80\x80\xEF\xBF\xBD\xF0\x90\x80"
+               "\x80\xF4\x8F\xBF\xBF") != "");
+  // U+0004 would end the input, a lone carriage return would vanish
+  CHECK(refusal("a: 1\n\x04garbage [") == "t.yaml: error: control character U+0004 on line 2");
+  CHECK(refusal("a: 1\rb: 2") == "t.yaml: error: control character U+000D on line 1");
+  CHECK(refusal("a: \x1b[31m") == "t.yaml: error: control character U+001B on line 1");
+  CHECK(refusal("a: \xC2\x85") == "t.yaml: error: control character U+0085 on line 1");
+}
+
+TEST_CASE("Escapes cannot smuggle control characters in") {
+  CHECK(refusal("a: \"x\\0y\"") == "t.yaml:1:4: error: control character U+0000 in a text\n"
+                                   "    1 | a: \"x\\0y\"\n"
+                                   "      |    ^");
+  CHECK(first_line("\"\\e[2J\": 1") == "t.yaml:1:1: error: control character U+001B in a text");
+  CHECK(parsed("a: \"\\t\\n\\u00e9\"") == "{a: \"\t\né\"}");
+}
+
+TEST_CASE("A text above 16 MiB is refused") {
+  const std::string sixteen_mib = "a: " + std::string((16U << 20U) - 3, 'x');
+  CHECK(parse_yaml(sixteen_mib, "t.yaml").find("a")->text.size() == (16U << 20U) - 3);
+  CHECK(refusal(sixteen_mib + "x") == "t.yaml: error: larger than 16 MiB");
+}
+
+TEST_CASE("A syntax error has its place and says what helps") {
+  CHECK(refusal("a: b: c\n") ==
+        "t.yaml:1:5: error: illegal map value\n"
+        "    1 | a: b: c\n"
+        "      |     ^ check the indentation; text that contains ': ' needs quotes");
+  CHECK(refusal("a:\n\tb: 1\n") == "t.yaml:2:3: error: illegal map value\n"
+                                   "    2 |  b: 1\n"
+                                   "      |   ^ indent with spaces, not tabs");
+  CHECK(refusal("a: \"b\" c\n") ==
+        "t.yaml:1:8: error: end of map not found\n"
+        "    1 | a: \"b\" c\n"
+        "      |        ^ check the indentation; nothing may follow a closing quote or bracket");
+  CHECK(refusal("a: [1\nb: 2\n") == "t.yaml:2:2: error: end of sequence flow not found\n"
+                                    "    2 | b: 2\n"
+                                    "      |  ^ expected ',' or ']'");
+  CHECK(first_line("a: {b: 1\nc: 2\n") == "t.yaml:2:2: error: end of map flow not found");
+  CHECK(first_line("%YAML 3.0\n---\na: 1") == "t.yaml:1:1: error: YAML major version too large");
+  CHECK(first_line("a: \"\\q\"") == "t.yaml:1:7: error: unknown escape character: q");
+}
+
+TEST_CASE("Brackets and quotes that never close are pointed at") {
+  CHECK(refusal("a: 1\nb: [1,\n   2,\n") == "t.yaml:2:4: error: '[' is never closed\n"
+                                            "    2 | b: [1,\n"
+                                            "      |    ^");
+  CHECK(refusal("b: {a: 1,\n") == "t.yaml:1:4: error: '{' is never closed\n"
+                                  "    1 | b: {a: 1,\n"
+                                  "      |    ^");
+  // without a line end behind it the bracket looks like the start of a key
+  CHECK(refusal("[1, 2") == "t.yaml:1:1: error: a key must be a word, not a list\n"
+                            "    1 | [1, 2\n"
+                            "      | ^ or is its ']' missing?");
+  CHECK(first_line("{a: 1") == "t.yaml:1:1: error: a key must be a word, not a map");
+  for (const char* const text : {"a: 'b\n", "a: \"b\n", "a: 'b''\n", "a: \"b\\\"\n"}) {
+    CAPTURE(text);
+    const std::string message = first_line(text);
+    CHECK(message.substr(message.find("error")) == "error: the quote is never closed");
+  }
+  CHECK(parsed("a: 'it''s'\nb: \"say \\\"x\\\" \\\\\"\n") == "{a: \"it's\", b: \"say \"x\" \\\"}");
+}
+
+TEST_CASE("Only regular files are read") {
+  const TemporaryFolder folder;
+  const auto expect = [](const std::filesystem::path& path, const std::string& message) {
+    CHECK(load_refusal(path) == path.string() + ": error: " + message);
+  };
+  CHECK(flow(load_yaml(folder.write("good.yaml", "a: 1\n"))) == "{a: 1}");
+  expect(folder / "none.yaml", "cannot open: no such file or directory");
+  expect(folder / "good.yaml/x", "cannot open: not a directory");
+  std::filesystem::create_directory(folder / "inner");
+  expect(folder / "inner", "is a directory, not a file");
+  std::filesystem::create_symlink("good.yaml", folder / "link.yaml");
+  CHECK(flow(load_yaml(folder / "link.yaml")) == "{a: 1}");
+  std::filesystem::create_symlink("loop.yaml", folder / "loop.yaml");
+  expect(folder / "loop.yaml", "cannot open: too many levels of symbolic links");
+  expect("/dev/null", "is not a regular file");
+  expect(folder.write("empty.yaml", ""), "the document is empty");
+  expect(folder.write("nul.yaml", std::string("\0", 1)), "NUL byte on line 1");
+  expect(folder.write("large.yaml", std::string((16U << 20U) + 1, 'a')), "larger than 16 MiB");
+  // A FIFO without a writer would block a reader that opens it.
+  REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
+  expect(folder / "fifo", "is a FIFO, not a regular file");
+}
+
+TEST_CASE("A file that may not be read is refused") {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.write("secret.yaml", "a: 1\n");
+  std::filesystem::permissions(path, std::filesystem::perms::none);
+  // The superuser may read everything, so the test stops being one for a moment.
+  const bool was_root = ::geteuid() == 0;
+  if (was_root && ::seteuid(65534) != 0) {
+    MESSAGE("not checked: this superuser cannot become anybody else");
+    return;
+  }
+  const std::string message = load_refusal(path);
+  if (was_root) {
+    REQUIRE(::seteuid(0) == 0);
+  }
+  CHECK(message == path.string() + ": error: cannot open: permission denied");
+}
+
+TEST_CASE("A read that fails is reported") {
+  // Linux calls this a regular file; its first page is never mapped.
+  if (std::filesystem::exists("/proc/self/mem")) {
+    CHECK(load_refusal("/proc/self/mem") ==
+          "/proc/self/mem: error: cannot read: input/output error");
+  }
+}
+
+TEST_CASE("Merging lays maps over each other and replaces the rest") {
+  CHECK(merged("{a: 1, b: {x: 1, y: 2}, c: 3}", "{b: {y: 5, z: 6}, d: 4, a: 9}") ==
+        "{a: 9, b: {x: 1, y: 5, z: 6}, c: 3, d: 4}");
+  CHECK(merged("{a: [1, 2]}", "{a: [3]}") == "{a: [3]}");
+  CHECK(merged("{a: {x: 1}}", "{a: 2}") == "{a: 2}");
+  CHECK(merged("{a: 2}", "{a: {x: 1}}") == "{a: {x: 1}}");
+  CHECK(merged("{a: {x: 1}}", "{a: ~}") == "{a: null}");
+  CHECK(merged("[1]", "{a: 1}") == "{a: 1}");
+}
+
+TEST_CASE("After merging a value stands where it was said") {
+  YamlNode root = parse_yaml("a: 1\nb: 2\nm: {x: 1}\n", "base.yaml");
+  merge_over(root, parse_yaml("# over\nb: 3\nm: {y: 1}\n", "over.yaml"));
+  CHECK(place_text(root.entries[0].key_place) == "base.yaml:1:1");
+  CHECK(place_text(root.find("a")->place) == "base.yaml:1:4");
+  CHECK(place_text(root.entries[1].key_place) == "over.yaml:2:1");
+  CHECK(place_text(root.find("b")->place) == "over.yaml:2:4");
+  CHECK(place_text(root.find("m")->place) == "over.yaml:3:4");
+  CHECK(place_text(root.find("m")->find("x")->place) == "base.yaml:3:8");
+  CHECK(place_text(root.find("m")->find("y")->place) == "over.yaml:3:8");
+}
+
+TEST_CASE("An assignment sets one value and leaves the rest") {
+  CHECK(after_set("{a: {b: 1, c: 2}}", {"a.b=64 GB/s"}) == "{a: {b: 64 GB/s, c: 2}}");
+  CHECK(after_set("{a: 1}", {"a=2"}) == "{a: 2}");
+  CHECK(after_set("{a: 1}", {"b.c.d=2"}) == "{a: 1, b: {c: {d: 2}}}");
+  CHECK(after_set("{a: 1}", {"b={x: 1, y: [2, \"3\"]}"}) == "{a: 1, b: {x: 1, y: [2, \"3\"]}}");
+  CHECK(after_set("{a: {b: 1}}", {"a={c: 1}"}) == "{a: {c: 1}}"); // set, not merged
+  CHECK(after_set("{a: [1, 2]}", {"a=[3]"}) == "{a: [3]}");
+  CHECK(after_set("{a: 1}", {"a=null"}) == "{a: null}");
+  CHECK(after_set("{a: 1}", {"a=\"x = y # z\""}) == "{a: \"x = y # z\"}");
+  CHECK(after_set("{a: 1}", {"a= 2 "}) == "{a: 2}");
+  CHECK(after_set("{a: 1}", {"a=x, y"}) == "{a: x, y}");
+  CHECK(after_set("{a: 1}", {"a=2", "a=3", "b=4"}) == "{a: 3, b: 4}");
+}
+
+TEST_CASE("On the way an empty value becomes a map, and a word a map that extends it") {
+  CHECK(after_set("{a: ~}", {"a.b=1"}) == "{a: {b: 1}}");
+  CHECK(after_set("{hardware: big}", {"hardware.host_link.d2h=64 GB/s"}) ==
+        "{hardware: {extends: big, host_link: {d2h: 64 GB/s}}}");
+  CHECK(after_set("{a: big}", {"a.x=1", "a.y=2"}) == "{a: {extends: big, x: 1, y: 2}}");
+  YamlNode nothing;
+  set_path(nothing, "a.b=1");
+  CHECK(flow(nothing) == "{a: {b: 1}}");
+}
+
+TEST_CASE("What an assignment says stands in the assignment") {
+  YamlNode root = parse_yaml("a:\n  b: 1\nn: big\n", "t.yaml");
+  set_path(root, "a.b={é: 1, c: 2}");
+  set_path(root, "n.x.y=~");
+  const YamlEntry& b = root.find("a")->entries[0];
+  CHECK(place_text(b.key_place) == "--set:1:3");
+  CHECK(place_text(b.value.place) == "--set:1:5");
+  CHECK(place_text(b.value.entries[1].key_place) == "--set:1:12");
+  CHECK(place_text(b.value.find("c")->place) == "--set:1:15");
+  CHECK(place_text(root.entries[0].key_place) == "t.yaml:1:1");
+  CHECK(place_text(root.find("n")->find("extends")->place) == "t.yaml:3:4");
+  CHECK(place_text(root.find("n")->find("x")->place) == "--set:1:3");
+  CHECK(place_text(root.find("n")->find("x")->find("y")->place) == "--set:1:7");
+}
+
+TEST_CASE("A path that cannot be followed is refused") {
+  const std::string text = "{a: {b: 1}, l: [1]}";
+  CHECK(after_set(text, {"=1"}) == "--set:1:1: error: missing path before '='\n"
+                                   "    1 | =1\n"
+                                   "      | ^");
+  CHECK(after_set(text, {"a.b"}) == "--set:1:4: error: missing '='\n"
+                                    "    1 | a.b\n"
+                                    "      |    ^ write path=value");
+  CHECK(after_set(text, {""}) == "--set:1:1: error: missing '='\n      write path=value");
+  CHECK(after_set(text, {"é..b=1"}) == "--set:1:3: error: empty key in the path\n"
+                                       "    1 | é..b=1\n"
+                                       "      |   ^");
+  CHECK(after_set(text, {".a=1"}) == "--set:1:1: error: empty key in the path\n"
+                                     "    1 | .a=1\n"
+                                     "      | ^");
+  CHECK(after_set(text, {"a.=1"}) == "--set:1:3: error: empty key in the path\n"
+                                     "    1 | a.=1\n"
+                                     "      |   ^");
+  CHECK(after_set(text, {"l.x=1"}) ==
+        "--set:1:1: error: 'l' is a list; set the whole list instead\n"
+        "    1 | l.x=1\n"
+        "      | ^");
+  CHECK(after_set("[1]", {"l.x=1"}) ==
+        "--set:1:1: error: nothing can be set: the file is not a map\n"
+        "    1 | l.x=1\n"
+        "      | ^");
+  CHECK(after_set(text, {"a=1\nb=2"}) == "--set: error: an assignment must be a single line");
+  CHECK(after_set(text, {"a=\xFF"}) == "--set: error: not valid UTF-8 on line 1");
+}
+
+TEST_CASE("A value that cannot be read is refused and changes nothing") {
+  const auto message = [](const std::string& assignment) {
+    YamlNode root = parse_yaml("{a: {b: 1}}", "t.yaml");
+    std::string found = "accepted";
+    try {
+      set_path(root, assignment);
+    } catch (const InputError& error) {
+      const std::string all = error.what();
+      const std::size_t hint = all.rfind("^");
+      found = all.substr(0, all.find('\n')) + all.substr(hint == std::string::npos ? 0 : hint + 1);
+      CHECK(flow(root) == "{a: {b: 1}}");
+    }
+    return found;
+  };
+  CHECK(message("a.b=") == "--set:1:5: error: missing value after '=' write null for none");
+  CHECK(message("a.b= ") == "--set:1:5: error: missing value after '=' write null for none");
+  CHECK(message("a.b=#x") == "--set:1:5: error: missing value after '=' write null for none");
+  CHECK(message("x.y=1 # x") == "--set:1:5: error: ' #' starts a comment quote the value");
+  CHECK(message("a={b: 1} x") ==
+        "--set:1:10: error: unexpected text after the end of the document");
+  CHECK(message("a=[1, 2") ==
+        "--set:1:3: error: a key must be a word, not a list or is its ']' missing?");
+  CHECK(message("a='x") == "--set:1:5: error: the quote is never closed");
+  CHECK(message("a=b: 1") == "--set:1:3: error: unexpected map write {key: value}");
+  CHECK(message("a=- 1") == "--set:1:3: error: unexpected list write [a, b]");
+  CHECK(message("a=|") == "--set:1:3: error: a text on several lines cannot be written here");
+  CHECK(message("a=&x 1") ==
+        "--set:1:3: error: anchors are not supported write the value out where it is needed");
+  CHECK(message("é={x: 1, é: !y 2}") == "--set:1:13: error: tags are not supported");
+  CHECK(message("a={x: 1, x: 2}") ==
+        "--set:1:10: error: duplicate key 'x' in the top level, first at line 1");
+  CHECK(message("a=@") ==
+        "--set:1:3: error: unknown token text that starts with this character needs quotes");
+}
+
+TEST_CASE("Assignments nest no deeper than files") {
+  const auto path = [](int keys) { return "k" + repeated(".k", keys - 1); };
+  CHECK(after_set("{}", {path(64) + "=1"}).substr(0, 4) == "{k: ");
+  CHECK(after_set("{}", {path(60) + "=[[[[]]]]"}).substr(0, 4) == "{k: ");
+  // 60 maps, "=" at column 120, and the fifth bracket at 125
+  CHECK(after_set("{}", {path(60) + "=[[[[[]]]]]"}).substr(0, 52) ==
+        "--set:1:125: error: nested more than 64 levels deep\n");
+  // the 65th key stands behind 64 keys and 64 dots
+  CHECK(after_set("{}", {path(100'000) + "=1"}).substr(0, 52) ==
+        "--set:1:129: error: nested more than 64 levels deep\n");
+}
+
+TEST_CASE("Whatever a file contains, it loads or is refused with a place inside") {
+  const unsigned seed = 77;
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const std::vector<std::string> pieces{
+      "a",   "b: ", "1",    "- ", "[",   "]",  "{",   "}",   ", ",   ": ",   "\n",
+      "  ",  "\"",  "'",    "? ", "&x ", "*x", "!t ", "#",   " |",   " >",   "---",
+      "...", "%",   "\\u1", "é",  "\t",  "~",  "@",   "k: ", "\n  ", "\n- ", "\r\n"};
+  int loaded = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text;
+    for (std::size_t n = random() % 12 + 1; n > 0; --n) {
+      text += pieces[random() % pieces.size()];
+    }
+    CAPTURE(text);
+    try {
+      static_cast<void>(parse_yaml(text, "t.yaml"));
+      ++loaded;
+    } catch (const InputError& error) {
+      REQUIRE_FALSE(error.diagnostics().empty());
+      for (const Diagnostic& found : error.diagnostics()) {
+        const std::vector<std::string>& lines = found.place.source->lines;
+        REQUIRE(found.place.line >= 0);
+        REQUIRE(static_cast<std::size_t>(found.place.line) <= lines.size() + 1);
+        REQUIRE_FALSE(found.message.empty());
+      }
+    }
+    YamlNode root;
+    try {
+      set_path(root, "a.b=" + text);
+    } catch (const InputError& error) {
+      REQUIRE_FALSE(error.diagnostics().empty());
+      REQUIRE(root.entries.empty());
+    }
+  }
+  // both outcomes occur often enough to mean something
+  CHECK(loaded > 1000);
+  CHECK(loaded < 19000);
+}

@@ -1,0 +1,45 @@
+// How a training framework turns operations into kernels: how often each
+// element-wise kernel passes over HBM, which names a policy can use, what is
+// saved in passing. Numbers live in workloads/frameworks/*.yaml with a source.
+#pragma once
+
+#include "sim/base/yaml.hpp"
+
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+// A number with its provenance, as it appears in a result's assumptions.
+struct SourcedNumber {
+  double value = 0;
+  std::string kind;
+  std::string source;
+};
+
+struct FrameworkSpec {
+  std::string name;
+  std::string title;
+  // HBM traffic of element-wise kernels in multiples of the tensor they work on.
+  SourcedNumber norm_forward, norm_backward; // of the normed tensor
+  SourcedNumber residual_add;                // of the residual stream
+  SourcedNumber rotary;                      // of the rotated tensor, each direction
+  SourcedNumber activation_forward;          // of the up tensor
+  SourcedNumber activation_backward;
+  SourcedNumber permute;                           // of the routed rows, each direction
+  SourcedNumber combine_forward, combine_backward; // of the routed rows
+  SourcedNumber embedding;                         // of the residual stream, each direction
+  SourcedNumber loss_forward, loss_backward;       // bytes per logit
+  SourcedNumber logit_bytes, logit_gradient_bytes; // memory per logit
+  SourcedNumber saved_write;                       // of a tensor that is kept for backward
+  SourcedNumber step_gap;                          // seconds between two steps
+  SourcedNumber reload_at_top_above;       // pipelined: more offloaded names than this start
+                                           // their reload at the top of the iteration
+  bool softmax_statistics_saved = false;   // with the attention output
+  bool gradients_allocated_at_once = true; // before backward; else layer by layer
+  std::vector<std::string> policy_names;   // empty: any tensor can be named
+};
+
+[[nodiscard]] FrameworkSpec read_framework(const YamlNode& node, Diagnostics& diagnostics);
+
+} // namespace spillway

@@ -1,0 +1,67 @@
+// Small vocabulary for writing down a layer: tensors, forward operations and
+// what each costs in backward. Used by transformer.cpp only.
+#pragma once
+
+#include "workloads/trace.hpp"
+
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+// Forward operations are added in order; the backward operations of a forward
+// operation are executed after those of every later one, in the order in which
+// they were added to it.
+class LayerBuilder {
+public:
+  LayerBuilder(std::string kind_name, bool checkpointed);
+
+  // A tensor without a producer yet; the operation that writes it is its producer.
+  TensorIndex tensor(std::string name, std::vector<std::string> policy_names,
+                     std::vector<Axis> axes, DataType type,
+                     TensorRole role = TensorRole::activation);
+  // Where memory is not the product of the axes: logits, statistics without a gradient.
+  void set_bytes(TensorIndex tensor, Bytes value, Bytes gradient);
+  OpIndex op(Op op);
+  void backward(BackwardOp op); // op.forward names the forward operation
+  void parameters(WeightGroup group, std::int64_t count);
+
+  // out = in x weight, with its two backward products. out: [..., n], in: [..., k];
+  // m = rows per group. The gradient of the input is skipped for the embedding.
+  struct Product {
+    std::string name;
+    TensorIndex in = 0;
+    TensorIndex out = 0;
+    std::int64_t m = 0, n = 0, k = 0;
+    std::int64_t groups = 1;
+    WeightGroup weights = WeightGroup::shared;
+  };
+  void product(const Product& p, DataType type);
+
+  // Element-wise kernel over HBM. `backward_bytes` zero: gradients pass through
+  // without a kernel. `needs`: forward tensors that its backward reads.
+  struct Elementwise {
+    std::string name;
+    std::vector<TensorIndex> reads;
+    std::vector<TensorIndex> writes;
+    double forward_bytes = 0;
+    double backward_bytes = 0;
+    std::vector<TensorIndex> needs;
+  };
+  void elementwise(const Elementwise& e);
+
+  // rows exchanged among `group`; backward is the reverse exchange.
+  void exchange(std::string name, TensorIndex in, TensorIndex out, RankGroup group);
+
+  [[nodiscard]] Bytes bytes_of(TensorIndex tensor) const { return kind_.tensors[tensor].bytes; }
+  [[nodiscard]] LayerKind finish(TensorIndex input, TensorIndex output) &&;
+
+private:
+  LayerKind kind_;
+  std::vector<std::vector<BackwardOp>> backward_of_; // per forward operation
+};
+
+// HBM traffic as Work.
+[[nodiscard]] Work memory_work(double bytes);
+
+} // namespace spillway
