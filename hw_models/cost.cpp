@@ -54,24 +54,26 @@ std::string shape_name(const ProductShape& shape) {
 }
 
 const RateCache::Entry& RateCache::look_up(const Device& device, const Work& work) {
-  const Key key{static_cast<std::int64_t>(work.kind) * 8 + static_cast<std::int64_t>(work.stage),
+  const Key key{static_cast<std::int64_t>(work.kind),
+                static_cast<std::int64_t>(work.stage),
+                static_cast<std::int64_t>(work.type),
                 work.groups,
                 work.m,
                 work.n,
                 work.k,
-                work.batch * work.heads,
+                work.batch,
+                work.heads,
                 work.kv_heads,
                 work.seq,
-                work.qk_dim,
-                work.v_dim};
+                work.qk_dim * 4096 + work.v_dim};
   const auto found = entries_.find(key);
   if (found != entries_.end()) {
     return found->second;
   }
   const KernelTable::Op op = table_op(work);
   const Work seen = in_table_terms(work);
-  // The first table that has this very stage, else the first that serves any;
-  // one that need not extrapolate is preferred to an earlier one that must.
+  // Best is a table with rows for these heads, then one that need not extrapolate,
+  // then one of this very stage; of equals the first.
   Entry best;
   int best_rank = -1;
   for (const auto& table : device.tables) {
@@ -79,7 +81,8 @@ const RateCache::Entry& RateCache::look_up(const Device& device, const Work& wor
       continue;
     }
     const KernelTable::Answer answer = table->rate(seen);
-    const int rank = (answer.beyond ? 0 : 2) + (table->any_stage() ? 0 : 1);
+    const int rank =
+        (answer.other_heads ? 0 : 4) + (answer.beyond ? 0 : 2) + (table->any_stage() ? 0 : 1);
     if (rank > best_rank) {
       best_rank = rank;
       best = {answer.rate, table->derate, answer.beyond, table.get()};
@@ -87,7 +90,7 @@ const RateCache::Entry& RateCache::look_up(const Device& device, const Work& wor
   }
   if (best_rank < 0) {
     throw InputError(
-        fmt::format("hardware '{}' has no measured table for a {}", device.name, describe(work)));
+        fmt::format("hardware '{}' has no measured table for {}", device.name, describe(work)));
   }
   return entries_.emplace(key, best).first->second;
 }

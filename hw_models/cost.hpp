@@ -62,7 +62,7 @@ public:
   [[nodiscard]] const Entry& look_up(const Device& device, const Work& work);
 
 private:
-  using Key = std::array<std::int64_t, 10>;
+  using Key = std::array<std::int64_t, 12>;
   std::map<Key, Entry> entries_;
 };
 

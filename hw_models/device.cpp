@@ -59,12 +59,13 @@ public:
       return c;
     }
     MapReader map(*node, std::string(key), *diagnostics_);
+    const std::size_t mistakes = diagnostics_->count();
     c.value = value_of(map, "value", dimension, range);
     c.low = map.has("low") ? value_of(map, "low", dimension, range) : c.value;
     c.high = map.has("high") ? value_of(map, "high", dimension, range) : c.value;
     if (map.has("low") != map.has("high")) {
       map.error("value", fmt::format("'{}' needs both 'low' and 'high', or neither", key));
-    } else if (!(c.low <= c.value && c.value <= c.high)) {
+    } else if (diagnostics_->count() == mistakes && !(c.low <= c.value && c.value <= c.high)) {
       map.error("value", fmt::format("'{}' must have low <= value <= high", key));
     }
     c.kind = kinds[map.choice("kind", kinds)];
@@ -109,21 +110,27 @@ constexpr RealRange share{0.0, 1.5, true};
 
 void read_tables(const YamlNode& node, const std::filesystem::path& folder, Device& device,
                  Diagnostics& diagnostics) {
+  static const std::array<std::string, 3> ops{"matmul", "grouped_matmul", "attention"};
   MapReader in(node, "kernels", diagnostics);
-  for (const char* op : {"matmul", "grouped_matmul", "attention"}) {
-    const YamlNode* types = in.required_child(op);
+  for (std::size_t op = 0; op < ops.size(); ++op) {
+    const YamlNode* types = in.required_child(ops[op]);
     if (types == nullptr) {
       continue;
     }
-    MapReader by_type(*types, op, diagnostics);
+    MapReader by_type(*types, ops[op], diagnostics);
     const std::vector<std::string> files = by_type.text_list_or_empty("bf16");
     by_type.finish();
     if (files.empty()) {
-      by_type.error("bf16", fmt::format("'{}' needs at least one table under 'bf16'", op));
+      by_type.error("bf16", fmt::format("'{}' needs at least one table under 'bf16'", ops[op]));
     }
     for (const std::string& file : files) {
-      device.tables.push_back(std::make_shared<const KernelTable>(
-          KernelTable::read(load_yaml(folder / file), diagnostics)));
+      auto table =
+          std::make_shared<KernelTable>(KernelTable::read(load_yaml(folder / file), diagnostics));
+      const auto found = static_cast<std::size_t>(table->op);
+      if (found != op || table->type != DataType::bf16) {
+        by_type.error("bf16", fmt::format("'{}' is not a table of bf16 {}", file, ops[op]));
+      }
+      device.tables.push_back(std::move(table));
     }
   }
   in.finish();
@@ -144,9 +151,6 @@ void read_gpu(const YamlNode& node, const Sources& sources, const std::filesyste
     MapReader peaks(*peak, "peak", diagnostics);
     SectionReader peak_section(peaks, "gpu.peak", sources, diagnostics);
     device.peak_bf16 = peak_section.read("bf16", Dimension::flop_rate, positive);
-    if (peaks.has("fp8")) {
-      static_cast<void>(peak_section.read("fp8", Dimension::flop_rate, positive));
-    }
     peaks.finish();
   }
   if (const YamlNode* kernels = in.required_child("kernels")) {
@@ -171,7 +175,6 @@ void read_host(const YamlNode& node, const Sources& sources, Device& device,
   MapReader in(node, "host", diagnostics);
   SectionReader section(in, "host", sources, diagnostics);
   device.gpus_per_cpu = in.integer("gpus_per_cpu", {1, 64});
-  device.gpus_per_node = in.integer("gpus_per_node", {1, 1024});
   device.host_memory = section.read("memory_per_cpu", Dimension::bytes, positive);
   device.host_pool_rate = section.read("pool_rate", Dimension::byte_rate, positive);
   read_copy(in, "d2h", sources, device.d2h_rate, device.d2h_latency, diagnostics);

@@ -42,7 +42,6 @@ struct Device {
   std::string name;
   std::string title;
   std::int64_t gpus_per_cpu = 1;
-  std::int64_t gpus_per_node = 1;
   std::int64_t scale_up_domain = 1;
   NicPath nic_path = NicPath::separate;
 

@@ -20,6 +20,11 @@ const std::array<std::vector<std::string>, 3> columns_of{{
     {"batch", "heads", "kv_heads", "seq", "qk_dim", "v_dim", "us"},
 }};
 
+// Sizes are whole numbers, the last column is a time.
+bool is_cell(double value, bool is_time) {
+  return value > 0 && value < 1e15 && (is_time || value == std::floor(value));
+}
+
 // One line of numbers; empty when a cell is not a positive number or the count is wrong.
 std::optional<std::array<double, max_columns>> read_row(std::string_view line, std::size_t count) {
   std::array<double, max_columns> row{};
@@ -34,7 +39,8 @@ std::optional<std::array<double, max_columns>> read_row(std::string_view line, s
     double value = 0;
     const auto [next, status] = std::from_chars(at, end, value);
     const bool ends_cell = next == end || *next == ' ';
-    if (status != std::errc{} || !ends_cell || !(value > 0) || !(value < 1e15) || column == count) {
+    if (status != std::errc{} || !ends_cell || column == count ||
+        !is_cell(value, column + 1 == count)) {
       return std::nullopt;
     }
     row[column++] = value;
@@ -123,8 +129,6 @@ KernelTable KernelTable::read(const YamlNode& node, Diagnostics& diagnostics) {
   in.finish();
 
   Place place = in.place_of("rows");
-  table.low_.fill(std::numeric_limits<double>::infinity());
-  table.high_.fill(-std::numeric_limits<double>::infinity());
   std::size_t begin = 0;
   while (begin < text.size()) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -134,8 +138,8 @@ KernelTable KernelTable::read(const YamlNode& node, Diagnostics& diagnostics) {
     const auto row = read_row(line, columns.size());
     if (!row) {
       place.column = 1;
-      diagnostics.add(place, "a row must be " + std::to_string(columns.size()) +
-                                 " positive numbers separated by spaces");
+      diagnostics.add(place, "a row must be " + std::to_string(columns.size() - 1) +
+                                 " sizes and a time, positive numbers separated by spaces");
       continue;
     }
     const Work work = work_of(table.op, table.stage, *row);
@@ -144,10 +148,6 @@ KernelTable KernelTable::read(const YamlNode& node, Diagnostics& diagnostics) {
     table.points_.push_back(point);
     table.log_rates_.push_back(std::log(scale * work.flops().value() / seconds));
     table.head_shapes_.push_back(head_shape(work));
-    for (std::size_t d = 0; d < dimensions; ++d) {
-      table.low_[d] = std::min(table.low_[d], point[d]);
-      table.high_[d] = std::max(table.high_[d], point[d]);
-    }
   }
   if (table.points_.empty() && diagnostics.empty()) {
     in.error("rows", "a kernel table needs at least one row");
@@ -195,10 +195,8 @@ KernelTable::Answer KernelTable::rate(const Work& work) const {
   }
   Answer answer;
   answer.rate = std::exp(sum / weights);
-  answer.beyond = !same_heads;
-  for (std::size_t d = 0; d < dimensions; ++d) {
-    answer.beyond = answer.beyond || at[d] < low_[d] - octave || at[d] > high_[d] + octave;
-  }
+  answer.other_heads = !same_heads;
+  answer.beyond = !same_heads || nearest > octave * octave;
   return answer;
 }
 

@@ -7,7 +7,8 @@
 //
 // with h = log 2, one octave. Single rows of such tables scatter by -10 to +30 %
 // from run to run, so a row's own value is deliberately smoothed by its
-// neighbours. Outside the table the nearest rows decide and the answer says so.
+// neighbours. Where no row lies within an octave the nearest ones decide and the
+// answer says so.
 #pragma once
 
 #include "sim/base/work.hpp"
@@ -27,8 +28,9 @@ public:
   static KernelTable read(const YamlNode& node, Diagnostics& diagnostics);
 
   struct Answer {
-    double rate = 0;     // flop/s in the table's own conditions, scale included
-    bool beyond = false; // a dimension lies more than an octave outside the table
+    double rate = 0;          // flop/s in the table's own conditions, scale included
+    bool other_heads = false; // attention: no row has these head sizes
+    bool beyond = false;      // no row within an octave, or other_heads
   };
   [[nodiscard]] Answer rate(const Work& work) const;
   [[nodiscard]] bool serves(Stage stage) const; // has rows for this stage (or for any)
@@ -51,7 +53,6 @@ private:
   std::vector<Point> points_;
   std::vector<double> log_rates_;
   std::vector<std::int64_t> head_shapes_; // attention: qk_dim * 4096 + v_dim of each row
-  Point low_{}, high_{};
 };
 
 } // namespace spillway

@@ -66,9 +66,9 @@ std::optional<std::pair<std::string, Fate>> listed_fate(
 }
 
 std::vector<Fate> fates_of(const PolicySpec& policy, const LayerKind& kind,
-                           std::vector<bool>& listed) {
+                           std::vector<std::string>& listed) {
   std::vector<Fate> fates;
-  listed.assign(kind.tensors.size(), false);
+  listed.assign(kind.tensors.size(), {});
   std::vector<bool> residual(kind.tensors.size(), false); // what backward itself reads
   for (const BackwardOp& backward : kind.backward) {
     for (const TensorIndex t : backward.needs) {
@@ -82,12 +82,12 @@ std::vector<Fate> fates_of(const PolicySpec& policy, const LayerKind& kind,
     Fate fate = keep ? Fate::keep : Fate::recompute;
     if (const auto common = listed_fate(policy.tensors, tensor)) {
       fate = common->second;
-      listed[t] = true;
+      listed[t] = common->first;
     }
     if (own != policy.by_kind.end()) {
       if (const auto special = listed_fate(own->second, tensor)) {
         fate = special->second;
-        listed[t] = true;
+        listed[t] = special->first;
       }
     }
     fates.push_back(fate);
@@ -132,25 +132,22 @@ std::string joined(const std::vector<std::string>& names) {
 
 KindPlan decide_kind(const PolicySpec& policy, const LayerKind& kind,
                      std::vector<std::string>& warnings) {
-  std::vector<bool> listed;
+  std::vector<std::string> listed; // the name by which the policy decided, if any
   const std::vector<Fate> fates = fates_of(policy, kind, listed);
   const std::vector<bool> boundary = boundary_of(kind, fates);
   const Closure closure = close_over(kind, boundary);
 
   KindPlan plan;
   plan.rerun = closure.rerun;
-  for (const OpIndex op : closure.rerun) {
-    plan.rerun_flops += kind.ops[op].work.flops();
-  }
   for (TensorIndex t = 0; t < fates.size(); ++t) {
     const Tensor& tensor = kind.tensors[t];
     TensorDecision decision{fates[t], closure.needed[t], {}};
     if (!decision.needed) {
       decision.reason = "backward does not need it";
-      if (listed[t] && decision.fate != Fate::recompute) {
-        warnings.push_back(fmt::format("'{}: {}' has no effect on '{}' in {} layers: {}",
-                                       tensor.policy_names.front(), fate_name(decision.fate),
-                                       tensor.name, kind.name, decision.reason));
+      if (!listed[t].empty() && decision.fate != Fate::recompute) {
+        warnings.push_back(fmt::format("'{}: {}' has no effect on '{}' in {} layers: {}", listed[t],
+                                       fate_name(decision.fate), tensor.name, kind.name,
+                                       decision.reason));
       }
     } else if (decision.fate == Fate::recompute) {
       decision.reason = fmt::format("re-run by {}", kind.ops[tensor.producer].name);
@@ -159,10 +156,10 @@ KindPlan decide_kind(const PolicySpec& policy, const LayerKind& kind,
     } else {
       const std::vector<std::string> spared = spared_by(kind, closure, boundary, t);
       decision.reason = spared.empty() ? "spares no product" : "spares " + joined(spared);
-      if (listed[t] && spared.empty() && policy.preset != Preset::none) {
+      if (!listed[t].empty() && spared.empty() && policy.preset != Preset::none) {
         warnings.push_back(fmt::format(
             "'{}: {}' saves little in {} layers: every product before it runs again anyway",
-            tensor.policy_names.front(), fate_name(decision.fate), kind.name));
+            listed[t], fate_name(decision.fate), kind.name));
       }
     }
     plan.kept += decision.kept() ? tensor.bytes : Bytes{};
@@ -196,10 +193,6 @@ void warn_of_foreign_names(const PolicySpec& policy, const FrameworkSpec& framew
 }
 
 } // namespace
-
-bool KindPlan::reruns(OpIndex op) const {
-  return std::binary_search(rerun.begin(), rerun.end(), op);
-}
 
 Plan decide(const PolicySpec& policy, const StepTrace& trace, const FrameworkSpec& framework) {
   Plan plan;

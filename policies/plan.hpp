@@ -29,8 +29,6 @@ struct KindPlan {
   std::vector<TensorDecision> tensors; // by TensorIndex
   std::vector<OpIndex> rerun;          // ascending
   Bytes kept, offloaded;               // per layer and micro-batch
-  Flops rerun_flops;                   // per layer and micro-batch
-  [[nodiscard]] bool reruns(OpIndex op) const;
 };
 
 struct Plan {

@@ -81,7 +81,9 @@ PolicySpec read_policy(const std::string& name, const YamlNode& node, const Step
     }
   }
   spec.tensors = read_fates(in, known, "this model", diagnostics);
-  if (spec.preset == Preset::custom && spec.tensors.empty() && spec.by_kind.empty()) {
+  if (spec.preset == Preset::custom && spec.tensors.empty() &&
+      std::all_of(spec.by_kind.begin(), spec.by_kind.end(),
+                  [](const auto& kind) { return kind.second.empty(); })) {
     in.error("preset", fmt::format("policy '{}' is custom but lists no tensors", name),
              "add 'tensors', or use preset full or none");
   }

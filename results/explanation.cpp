@@ -61,6 +61,35 @@ std::string classes_text(const Explanation& explanation, double step) {
   return table.render("  ");
 }
 
+// What happens to every tensor that a policy can name, and why.
+std::string decisions_text(const StepTrace& trace, const Plan& plan) {
+  std::string text;
+  for (std::size_t k = 0; k < trace.kinds.size(); ++k) {
+    const LayerKind& kind = trace.kinds[k];
+    if (!kind.checkpointed) {
+      continue;
+    }
+    TextTable table;
+    table.left_columns = 2;
+    table.last_column_left = true;
+    table.add({"tensor", "shape", "bytes", "fate", "why"});
+    table.add_rule();
+    for (TensorIndex t = 0; t < kind.tensors.size(); ++t) {
+      const Tensor& tensor = kind.tensors[t];
+      if (!tensor.policy_names.empty()) {
+        const TensorDecision& decision = plan.kinds[k].tensors[t];
+        table.add({tensor.policy_names.front(), shape_text(tensor),
+                   format_bytes(static_cast<double>(tensor.bytes.count())),
+                   decision.needed ? fate_name(decision.fate) : "-", decision.reason});
+      }
+    }
+    text +=
+        fmt::format("\nWhat happens to the tensors of a {} layer, one micro-batch\n", kind.name) +
+        table.render("  ");
+  }
+  return text;
+}
+
 } // namespace
 
 Explanation explain(const Simulation& run) {
@@ -123,8 +152,8 @@ Explanation explain(const Simulation& run) {
   return explanation;
 }
 
-std::string explanation_text(const Simulation& run, const Explanation& explanation,
-                             std::size_t top) {
+std::string explanation_text(const Scenario& scenario, const Simulation& run,
+                             const Explanation& explanation, std::size_t top) {
   const RunResult& r = run.result;
   std::string text = fmt::format("{}, policy {}: {} a step, {}\n", r.scenario, r.policy,
                                  format_seconds(r.step_time_s), verdict_name(r.verdict));
@@ -180,7 +209,7 @@ std::string explanation_text(const Simulation& run, const Explanation& explanati
     owners.add({owner, format_bytes(static_cast<double>(bytes)),
                 percent(static_cast<double>(bytes), static_cast<double>(r.peak_hbm_bytes))});
   }
-  return text + owners.render("  ");
+  return text + owners.render("  ") + decisions_text(scenario.trace, run.plan);
 }
 
 std::string explanation_json(const Simulation& run, const Explanation& explanation) {

@@ -46,8 +46,8 @@ struct Explanation {
 [[nodiscard]] Explanation explain(const Simulation& run);
 
 // The report of `explain`, at most `top` lines per section.
-[[nodiscard]] std::string explanation_text(const Simulation& run, const Explanation& explanation,
-                                           std::size_t top);
+[[nodiscard]] std::string explanation_text(const Scenario& scenario, const Simulation& run,
+                                           const Explanation& explanation, std::size_t top);
 [[nodiscard]] std::string explanation_json(const Simulation& run, const Explanation& explanation);
 
 } // namespace spillway

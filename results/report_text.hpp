@@ -2,6 +2,7 @@
 #pragma once
 
 #include "results/simulate.hpp"
+#include "results/write.hpp"
 
 #include <optional>
 #include <string>
@@ -16,6 +17,10 @@ namespace spillway {
 
 // Verdict first, then times, memory, assumptions and warnings.
 [[nodiscard]] std::string run_text(const Scenario& scenario, const Simulation& run);
+
+// Fields that `published` may name are numeric ones of the field table, and
+// `speedup`. Throws InputError.
+void check_published(const Scenario& scenario);
 
 // What was published for a policy and field; nullptr when nothing was.
 [[nodiscard]] const PublishedValue* published_value(const Scenario& scenario,
@@ -35,11 +40,7 @@ namespace spillway {
 
 // One line per setting and policy, for `--axis`; then for every other policy its
 // speed-up over `base` for each pair of settings, and what was published.
-struct AxisRow {
-  std::vector<std::pair<std::string, std::string>> settings; // path, value
-  RunResult result;
-};
-[[nodiscard]] std::string axis_text(const Scenario& scenario, const std::vector<AxisRow>& rows,
+[[nodiscard]] std::string axis_text(const Scenario& scenario, const std::vector<ResultRow>& rows,
                                     const std::string& base);
 
 } // namespace spillway

@@ -62,6 +62,7 @@ struct RunResult {
   std::vector<std::string> warnings;
 
   std::vector<Sensitivity> sensitivities; // behind low and high; not a field
+  [[nodiscard]] bool has_band() const { return !sensitivities.empty(); }
 };
 
 using OwnerMap = std::vector<std::pair<std::string, std::int64_t>>;

@@ -9,27 +9,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 namespace spillway {
 namespace {
-
-// Memory that must be there for a task to run at all may make a stalling run
-// impossible; it is then counted instead, which gives the verdict its figures.
-Timeline replay_or_record(const Lowered& lowered, Machine& machine) {
-  try {
-    return replay(lowered.graph, machine);
-  } catch (const Deadlock& deadlock) {
-    if (!deadlock.out_of_memory()) {
-      throw;
-    }
-    for (Pool& pool : machine.pools) {
-      pool.mode = PoolMode::record;
-    }
-    return replay(lowered.graph, machine);
-  }
-}
 
 // One re-run of the band: a coefficient, or one product shape, at an end of its range.
 struct Variation {
@@ -78,7 +63,7 @@ double step_time(const Scenario& scenario, const Variation& variation, bool high
   }
   const bool changed = price(scenario, cost, lowered);
   const double time =
-      changed ? to_seconds(replay_or_record(lowered, lowered.machine).makespan).count() : expected;
+      changed ? to_seconds(replay(lowered.graph, lowered.machine).makespan).count() : expected;
   static_cast<void>(price(scenario, CostModel(scenario.device, scenario.parallel.gpus, cache),
                           lowered)); // back to the expected prices
   return time;
@@ -92,20 +77,24 @@ void run_jobs(std::size_t count, unsigned threads, const MakeState& make_state, 
   std::exception_ptr failure;
   std::atomic<bool> failed{false};
   const auto work = [&] {
-    auto state = make_state();
-    for (std::size_t i = next++; i < count && !failed; i = next++) {
-      try {
+    try {
+      auto state = make_state();
+      for (std::size_t i = next++; i < count && !failed; i = next++) {
         job(i, state);
-      } catch (...) {
-        if (!failed.exchange(true)) {
-          failure = std::current_exception();
-        }
+      }
+    } catch (...) {
+      if (!failed.exchange(true)) {
+        failure = std::current_exception();
       }
     }
   };
   std::vector<std::thread> pool;
-  for (unsigned t = 1; t < threads; ++t) {
-    pool.emplace_back(work);
+  try {
+    for (std::size_t t = 1; t < std::min<std::size_t>(threads, count); ++t) {
+      pool.emplace_back(work);
+    }
+  } catch (const std::system_error&) {
+    // No more threads to be had: those that there are do the work.
   }
   work();
   for (std::thread& thread : pool) {
@@ -122,7 +111,7 @@ Simulation simulate(const Scenario& scenario, const PolicySpec& policy, RateCach
   Simulation run;
   run.plan = decide(policy, scenario.trace, scenario.framework);
   run.lowered = lower(scenario, run.plan, cache);
-  run.timeline = replay_or_record(run.lowered, run.lowered.machine);
+  run.timeline = replay(run.lowered.graph, run.lowered.machine);
   run.result = summarize(scenario, policy, run.plan, run.lowered, run.timeline);
   return run;
 }
@@ -133,8 +122,11 @@ Simulation simulate_with_band(const Scenario& scenario, const PolicySpec& policy
   RunResult& r = run.result;
   const std::vector<Variation> variations = variations_of(scenario, run.lowered);
   std::vector<double> times(2 * variations.size());
+  // Each thread has a copy of the step: long ones get fewer.
+  const std::size_t tasks = std::max<std::size_t>(1, run.lowered.graph.task_count());
+  const auto affordable = static_cast<unsigned>(std::max<std::size_t>(1, 4'000'000 / tasks));
   run_jobs(
-      times.size(), threads, [&] { return run.lowered; },
+      times.size(), std::min(threads, affordable), [&] { return run.lowered; },
       [&](std::size_t job, Lowered& lowered) {
         times[job] =
             step_time(scenario, variations[job / 2], job % 2 == 1, r.step_time_s, cache, lowered);
@@ -156,19 +148,27 @@ Simulation simulate_with_band(const Scenario& scenario, const PolicySpec& policy
 }
 
 std::int64_t largest_fitting_micro_batch(const Scenario& scenario, const std::string& policy) {
+  std::vector<std::int64_t> legal; // that can be routed evenly
+  for (std::int64_t micro = 1; micro < scenario.batch.micro; ++micro) {
+    BatchSpec batch = scenario.batch;
+    batch.micro = micro;
+    if (routes_evenly(scenario.model, scenario.parallel, batch)) {
+      legal.push_back(micro);
+    }
+  }
   RateCache cache;
-  std::int64_t fits = 0;
-  std::int64_t fails = scenario.batch.micro;
-  while (fails - fits > 1) { // memory grows with the micro-batch
-    const std::int64_t middle = fits + (fails - fits) / 2;
+  std::size_t fits = 0; // the first `fits` of them fit: memory grows with the micro-batch
+  std::size_t fails = legal.size() + 1;
+  while (fails - fits > 1) {
+    const std::size_t middle = fits + (fails - fits) / 2;
     Scenario smaller = scenario;
-    smaller.batch.micro = middle;
+    smaller.batch.micro = legal[middle - 1];
     smaller.trace = build_trace(smaller.model, smaller.parallel, smaller.batch, smaller.framework,
                                 smaller.precision.compute);
     const Simulation run = simulate(smaller, smaller.policy(policy), cache);
     (run.result.verdict == Verdict::fits ? fits : fails) = middle;
   }
-  return fits;
+  return fits == 0 ? 0 : legal[fits - 1];
 }
 
 } // namespace spillway

@@ -73,6 +73,14 @@ void fill_assumptions(RunResult& r, const Scenario& scenario) {
     }
     r.assumptions.push_back({"hardware." + c->path, std::move(value), c->kind, c->source});
   }
+  for (const NamedNumber& number : framework_numbers()) {
+    const SourcedNumber& value = scenario.framework.*number.member;
+    const bool is_time = &value == &scenario.framework.step_gap;
+    r.assumptions.push_back(
+        {std::string("framework.kernels.") + number.key,
+         is_time ? format_seconds(value.value) : fmt::format("{:g}", value.value), value.kind,
+         value.source});
+  }
   for (const auto& table : scenario.device.tables) {
     r.assumptions.push_back({"hardware.gpu.kernels", table->device, table->kind, table->source});
   }
@@ -81,6 +89,7 @@ void fill_assumptions(RunResult& r, const Scenario& scenario) {
 void fill_warnings(RunResult& r, const Scenario& scenario, const Plan& plan,
                    const Lowered& lowered) {
   r.warnings = plan.warnings;
+  r.warnings.insert(r.warnings.end(), scenario.runtime.notes.begin(), scenario.runtime.notes.end());
   for (const std::string& shape : lowered.extrapolations) {
     r.warnings.push_back("outside the measured tables, nearest rows used: " + shape);
   }

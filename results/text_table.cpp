@@ -44,7 +44,8 @@ std::string TextTable::render(const std::string& indent) const {
     for (std::size_t column = 0; column < row.size(); ++column) {
       const std::string pad(widths[column] - width_of(row[column]), ' ');
       line += column == 0 ? "" : "  ";
-      line += column < left_columns ? row[column] + pad : pad + row[column];
+      const bool left = column < left_columns || (last_column_left && column + 1 == widths.size());
+      line += left ? row[column] + pad : pad + row[column];
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + '\n';

@@ -13,8 +13,8 @@ public:
   void add_rule(); // a horizontal line
   // Columns separated by two spaces; no trailing blanks; ends with a newline.
   [[nodiscard]] std::string render(const std::string& indent = {}) const;
-  // Number of leading columns that are left-aligned.
-  std::size_t left_columns = 1;
+  std::size_t left_columns = 1;  // leading columns that are left-aligned
+  bool last_column_left = false; // the last one holds text
 
 private:
   std::vector<std::vector<std::string>> rows_; // an empty row is a rule

@@ -8,15 +8,24 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 
 namespace spillway {
 namespace {
 
-const std::array<std::string, 10> metric_names{
-    "step_time", "tokens_per_s_per_gpu", "tflops_per_gpu",  "peak_hbm",         "host", "fits",
-    "speedup",   "peak_hbm_over_base",   "store_per_layer", "forward_per_layer"};
+const std::array<std::string, 11> metric_names{"step_time",
+                                               "tokens_per_s_per_gpu",
+                                               "tflops_per_gpu",
+                                               "peak_hbm",
+                                               "mem_max_allocated",
+                                               "host",
+                                               "fits",
+                                               "speedup",
+                                               "peak_hbm_over_base",
+                                               "store_per_layer",
+                                               "forward_per_layer"};
 
 std::optional<Dimension> dimension_of(Metric metric) {
   switch (metric) {
@@ -24,6 +33,7 @@ std::optional<Dimension> dimension_of(Metric metric) {
   case Metric::store_per_layer:
   case Metric::forward_per_layer: return Dimension::seconds;
   case Metric::peak_hbm:
+  case Metric::mem_max_allocated:
   case Metric::host:
   case Metric::peak_hbm_over_base: return Dimension::bytes;
   case Metric::tokens_per_s_per_gpu:
@@ -40,7 +50,7 @@ bool needs_base(Metric metric) {
 
 ValidationCase read_case(const YamlNode& node, Diagnostics& diagnostics) {
   static const std::array<std::string, 1> kinds{"case"};
-  constexpr RealRange positive{0.0, 1e30, true};
+  constexpr RealRange positive{1e-12, 1e30};
   MapReader in(node, "case", diagnostics);
   ValidationCase given;
   static_cast<void>(in.choice("kind", kinds));
@@ -60,6 +70,9 @@ ValidationCase read_case(const YamlNode& node, Diagnostics& diagnostics) {
     given.observed = in.quantity("observed", *dimension, positive);
   } else {
     given.observed = in.number("observed", positive);
+    if (given.metric == Metric::speedup && given.observed == 1) {
+      in.error("observed", "a 'speedup' of exactly 1 has no gain to compare with");
+    }
   }
   given.tolerance_percent = in.number("tolerance_percent", {0.0, 1000.0});
   in.finish();
@@ -99,25 +112,51 @@ double forward_per_layer(const Simulation& run) {
   return next == starts.end() ? 0 : to_seconds(next->second - middle->second).count();
 }
 
-double predict(const Scenario& scenario, const ValidationCase& given) {
+double allocated_peak(const RunResult& r) {
+  std::int64_t bytes = r.peak_hbm_bytes;
+  for (const auto& [owner, held] : r.hbm_owners) {
+    bytes -= owner == hbm_owner_name(HbmOwner::framework_context) ? held : 0;
+  }
+  return static_cast<double>(bytes);
+}
+
+// Fills in the prediction and whether what was simulated fits.
+void predict(const Scenario& scenario, CaseResult& result) {
+  const ValidationCase& given = result.given;
   RateCache cache;
   const Simulation run = simulate(scenario, scenario.policy(given.policy), cache);
   const RunResult& r = run.result;
-  const auto base = [&] { return simulate(scenario, scenario.policy(given.base), cache).result; };
-  switch (given.metric) {
-  case Metric::step_time: return r.step_time_s;
-  case Metric::tokens_per_s_per_gpu: return r.tokens_per_s_per_gpu;
-  case Metric::tflops_per_gpu: return r.model_tflops_per_gpu;
-  case Metric::peak_hbm: return static_cast<double>(r.peak_hbm_bytes);
-  case Metric::host: return static_cast<double>(r.peak_host_bytes);
-  case Metric::fits: return r.verdict == Verdict::fits ? 1 : 0;
-  case Metric::speedup: return base().step_time_s / r.step_time_s;
-  case Metric::peak_hbm_over_base:
-    return static_cast<double>(r.peak_hbm_bytes - base().peak_hbm_bytes);
-  case Metric::store_per_layer: return store_per_layer(run);
-  case Metric::forward_per_layer: return forward_per_layer(run);
+  result.runs_fit = r.verdict == Verdict::fits;
+  RunResult base;
+  if (needs_base(given.metric)) {
+    base = simulate(scenario, scenario.policy(given.base), cache).result;
+    result.runs_fit = result.runs_fit && base.verdict == Verdict::fits;
   }
-  return 0;
+  switch (given.metric) {
+  case Metric::step_time: result.predicted = r.step_time_s; break;
+  case Metric::tokens_per_s_per_gpu: result.predicted = r.tokens_per_s_per_gpu; break;
+  case Metric::tflops_per_gpu: result.predicted = r.model_tflops_per_gpu; break;
+  case Metric::peak_hbm: result.predicted = static_cast<double>(r.peak_hbm_bytes); break;
+  case Metric::mem_max_allocated: result.predicted = allocated_peak(r); break;
+  case Metric::host: result.predicted = static_cast<double>(r.peak_host_bytes); break;
+  case Metric::fits: result.predicted = r.verdict == Verdict::fits ? 1 : 0; break;
+  case Metric::speedup: result.predicted = base.step_time_s / r.step_time_s; break;
+  case Metric::peak_hbm_over_base:
+    result.predicted = static_cast<double>(r.peak_hbm_bytes - base.peak_hbm_bytes);
+    break;
+  case Metric::store_per_layer: result.predicted = store_per_layer(run); break;
+  case Metric::forward_per_layer: result.predicted = forward_per_layer(run); break;
+  }
+}
+
+double error_of(const CaseResult& result) {
+  const double observed = result.given.observed;
+  switch (result.given.metric) {
+  case Metric::fits: return result.predicted == observed ? 0 : 100;
+  case Metric::speedup: // a speed-up of 1.03 instead of 1.02 is half as much again
+    return 100 * ((result.predicted - 1) / (observed - 1) - 1);
+  default: return 100 * (result.predicted / observed - 1);
+  }
 }
 
 std::string value_text(Metric metric, double value) {
@@ -178,29 +217,40 @@ std::vector<ValidationCase> load_cases(const std::filesystem::path& folder) {
   Diagnostics diagnostics;
   std::vector<ValidationCase> cases;
   for (const fs::path& file : files) {
-    cases.push_back(read_case(load_yaml(file), diagnostics));
+    const YamlNode node = load_yaml(file);
+    cases.push_back(read_case(node, diagnostics));
+    cases.back().file = file.string();
+    const auto same = std::find_if(cases.begin(), std::prev(cases.end()),
+                                   [&](const auto& other) { return other.id == cases.back().id; });
+    if (same != std::prev(cases.end())) {
+      const YamlNode* id = node.find("id");
+      diagnostics.add(id == nullptr ? node.place : id->place,
+                      fmt::format("two cases are named '{}'", cases.back().id));
+    }
   }
   diagnostics.throw_if_any();
   return cases;
 }
 
-CaseResult check_case(const Catalog& catalog, const ValidationCase& given) {
+CaseResult check_case(const Catalog& catalog, const ValidationCase& given) try {
   const Scenario scenario = load_scenario(catalog, given.scenario, given.set);
   CaseResult result;
   result.given = given;
-  result.predicted = predict(scenario, given);
-  if (given.metric == Metric::fits) {
-    result.error_percent = result.predicted == given.observed ? 0 : 100;
-  } else {
-    result.error_percent = 100 * (result.predicted / given.observed - 1);
-  }
+  predict(scenario, result);
+  result.error_percent = error_of(result);
   result.pass = std::abs(result.error_percent) <= given.tolerance_percent;
   return result;
+} catch (const InputError& error) {
+  std::vector<Diagnostic> found{
+      {{}, fmt::format("case '{}' of {} cannot be run", given.id, given.file), {}}};
+  found.insert(found.end(), error.diagnostics().begin(), error.diagnostics().end());
+  throw InputError(std::move(found));
 }
 
 std::string validation_text(const std::vector<CaseResult>& results) {
   TextTable table;
   table.left_columns = 2;
+  table.last_column_left = true;
   table.add({"case", "metric", "observed", "predicted", "error", "tolerance", ""});
   table.add_rule();
   std::size_t passed = 0;
@@ -211,7 +261,9 @@ std::string validation_text(const std::vector<CaseResult>& results) {
                value_text(given.metric, result.predicted),
                given.metric == Metric::fits ? std::string("-")
                                             : fmt::format("{:+.1f} %", result.error_percent),
-               fmt::format("{:g} %", given.tolerance_percent), result.pass ? "ok" : "MISS"});
+               fmt::format("{:g} %", given.tolerance_percent),
+               std::string(result.pass ? "ok" : "MISS") +
+                   (given.metric != Metric::fits && !result.runs_fit ? ", does not fit" : "")});
   }
   std::string text = table.render();
   text += fmt::format("\n{} of {} cases within their tolerance\n", passed, results.size());

@@ -12,7 +12,7 @@
 //   base: remat                        # for speedup and peak_hbm_over_base
 //   metric: tflops_per_gpu
 //   observed: 578.3                    # or "20 ms", or true / false for fits
-//   tolerance_percent: 25
+//   tolerance_percent: 25              # of the observed value; speedup: of the gain
 //   note: "..."                        # optional
 #pragma once
 
@@ -29,9 +29,10 @@ enum class Metric : std::uint8_t {
   tokens_per_s_per_gpu,
   tflops_per_gpu,
   peak_hbm,
+  mem_max_allocated, // peak_hbm without what the framework does not allocate (context)
   host,
   fits,               // 1 or 0
-  speedup,            // of policy over base, step time ratio
+  speedup,            // of policy over base, step time ratio; its error is that of the gain
   peak_hbm_over_base, // bytes above base's peak
   store_per_layer,    // seconds of D2H copies of one decoder layer
   forward_per_layer,  // seconds from one decoder layer's first task to the next one's
@@ -39,6 +40,7 @@ enum class Metric : std::uint8_t {
 [[nodiscard]] const char* metric_name(Metric metric);
 
 struct ValidationCase {
+  std::string file; // that says it
   std::string id, source, scenario, policy, base, note;
   std::vector<std::string> set;
   Metric metric = Metric::step_time;
@@ -49,6 +51,7 @@ struct ValidationCase {
 struct CaseResult {
   ValidationCase given;
   double predicted = 0;
+  bool runs_fit = true;     // all policies that were simulated fit their memory
   double error_percent = 0; // (predicted - observed) / observed; fits: 0 or 100
   bool pass = false;
 };

@@ -68,12 +68,12 @@ std::string quoted(const std::string& cell) {
 }
 
 // The columns of one field for a set of results: one, or one per key of a map.
-void append_columns(const Field& field, const std::vector<CsvRow>& rows,
+void append_columns(const Field& field, const std::vector<ResultRow>& rows,
                     std::vector<std::vector<std::string>>& table) {
   const auto add_map = [&](auto get) {
     std::vector<std::string> keys;
-    for (const CsvRow& row : rows) {
-      for (const auto& [key, value] : get(*row.result)) {
+    for (const ResultRow& row : rows) {
+      for (const auto& [key, value] : get(row.result)) {
         if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
           keys.push_back(key);
         }
@@ -83,14 +83,14 @@ void append_columns(const Field& field, const std::vector<CsvRow>& rows,
       table[0].push_back(fmt::format("{}.{}", field.name, key));
       for (std::size_t i = 0; i < rows.size(); ++i) {
         std::string cell;
-        for (const auto& [name, value] : get(*rows[i].result)) {
+        for (const auto& [name, value] : get(rows[i].result)) {
           cell = name == key ? fmt::format("{}", value) : cell;
         }
         table[i + 1].push_back(cell);
       }
     }
   };
-  const FieldValue first = field.get(*rows.front().result);
+  const FieldValue first = field.get(rows.front().result);
   if (std::holds_alternative<OwnerMap>(first)) {
     add_map([&](const RunResult& r) { return std::get<OwnerMap>(field.get(r)); });
   } else if (std::holds_alternative<TimeMap>(first)) {
@@ -99,7 +99,7 @@ void append_columns(const Field& field, const std::vector<CsvRow>& rows,
              !std::holds_alternative<std::vector<AssumptionLine>>(first)) {
     table[0].emplace_back(field.name);
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      const FieldValue value = field.get(*rows[i].result);
+      const FieldValue value = field.get(rows[i].result);
       std::string cell;
       if (const auto* text = std::get_if<std::string>(&value)) {
         cell = *text;
@@ -130,16 +130,21 @@ std::string run_json(const RunResult& result) {
   return to_json(result).dump(2) + '\n';
 }
 
-std::string compare_json(const std::vector<RunResult>& results) {
+std::string compare_json(const std::vector<ResultRow>& rows) {
   Json json;
   json["results"] = Json::array();
-  for (const RunResult& result : results) {
-    json["results"].push_back(to_json(result));
+  for (const ResultRow& row : rows) {
+    Json object = Json::object();
+    for (const auto& [path, value] : row.settings) {
+      object["settings"][path] = value;
+    }
+    object.update(to_json(row.result));
+    json["results"].push_back(std::move(object));
   }
   return json.dump(2) + '\n';
 }
 
-std::string results_csv(const std::vector<CsvRow>& rows) {
+std::string results_csv(const std::vector<ResultRow>& rows) {
   if (rows.empty()) {
     return {};
   }

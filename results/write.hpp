@@ -10,15 +10,20 @@ namespace spillway {
 
 // Key order is the field table's.
 [[nodiscard]] std::string run_json(const RunResult& result);
-[[nodiscard]] std::string compare_json(const std::vector<RunResult>& results);
+
+// A result and the settings under which it was found, path and value; none when
+// nothing was varied.
+struct ResultRow {
+  std::vector<std::pair<std::string, std::string>> settings;
+  RunResult result;
+};
+
+// Settings come first in each object, as `settings`, where there are any.
+[[nodiscard]] std::string compare_json(const std::vector<ResultRow>& rows);
 
 // One row per result. A map becomes one column per key ("time.forward_s"), a
-// list is left out. `settings`: leading columns, by name, the same for all rows.
-struct CsvRow {
-  std::vector<std::pair<std::string, std::string>> settings;
-  const RunResult* result = nullptr;
-};
-[[nodiscard]] std::string results_csv(const std::vector<CsvRow>& rows);
+// list is left out; settings are leading columns, the same for all rows.
+[[nodiscard]] std::string results_csv(const std::vector<ResultRow>& rows);
 
 // Writes all of `text` or throws InputError and leaves what was there before:
 // the file is written beside its final name and then renamed. "-" is stdout.

@@ -5,6 +5,7 @@
 
 #include "sim/base/yaml.hpp"
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,24 +22,34 @@ struct FrameworkSpec {
   std::string name;
   std::string title;
   // HBM traffic of element-wise kernels in multiples of the tensor they work on.
-  SourcedNumber norm_forward, norm_backward; // of the normed tensor
-  SourcedNumber residual_add;                // of the residual stream
-  SourcedNumber rotary;                      // of the rotated tensor, each direction
-  SourcedNumber activation_forward;          // of the up tensor
-  SourcedNumber activation_backward;
+  SourcedNumber norm_forward, norm_backward;       // of the normed tensor
+  SourcedNumber residual_add;                      // of the residual stream
+  SourcedNumber rotary;                            // of the rotated tensor, each direction
+  SourcedNumber activation_forward;                // of the up tensor
+  SourcedNumber activation_backward;               // gate and up kept: rebuilds the product as well
+  SourcedNumber activation_backward_rerun;         // gate and up re-run, product rebuilt before
   SourcedNumber permute;                           // of the routed rows, each direction
-  SourcedNumber combine_forward, combine_backward; // of the routed rows
+  SourcedNumber combine;                           // of what the weighted sum reads and writes
   SourcedNumber embedding;                         // of the residual stream, each direction
   SourcedNumber loss_forward, loss_backward;       // bytes per logit
   SourcedNumber logit_bytes, logit_gradient_bytes; // memory per logit
   SourcedNumber saved_write;                       // of a tensor that is kept for backward
+  SourcedNumber stack_fill;                        // of all kept tensors, once a step
   SourcedNumber step_gap;                          // seconds between two steps
-  SourcedNumber reload_at_top_above;       // pipelined: more offloaded names than this start
-                                           // their reload at the top of the iteration
+  SourcedNumber reload_at_top_above; // pipelined: more offloaded names than this start
+                                     // their reload at the top of the iteration
+  bool eager = false; // runs op by op with copy streams; else a compiled loop over layers
   bool softmax_statistics_saved = false;   // with the attention output
   bool gradients_allocated_at_once = true; // before backward; else layer by layer
   std::vector<std::string> policy_names;   // empty: any tensor can be named
 };
+
+// Every number with its key, in the order of the file.
+struct NamedNumber {
+  const char* key;
+  SourcedNumber FrameworkSpec::*member;
+};
+[[nodiscard]] std::span<const NamedNumber> framework_numbers();
 
 [[nodiscard]] FrameworkSpec read_framework(const YamlNode& node, Diagnostics& diagnostics);
 

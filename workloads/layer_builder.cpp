@@ -53,6 +53,9 @@ OpIndex LayerBuilder::op(Op op) {
 }
 
 void LayerBuilder::backward(BackwardOp op) {
+  if (op.work_after_rerun.kind == WorkKind::none) {
+    op.work_after_rerun = op.work;
+  }
   backward_of_[op.forward].push_back(std::move(op));
 }
 
@@ -97,10 +100,18 @@ void LayerBuilder::product(const Product& p, DataType type) {
 }
 
 void LayerBuilder::elementwise(const Elementwise& e) {
-  const OpIndex index =
-      op({e.name, memory_work(e.forward_bytes), e.reads, e.writes, WeightGroup::none});
-  backward({"d " + e.name, memory_work(e.backward_bytes), index, e.needs, e.writes, e.reads,
-            WeightGroup::none, WeightGroup::none});
+  Op forward{e.name, memory_work(e.forward_bytes), e.reads, e.writes};
+  forward.fuses_into_backward = e.backward_bytes_after_rerun > 0;
+  BackwardOp gradient;
+  gradient.name = "d " + e.name;
+  gradient.work = memory_work(e.backward_bytes);
+  gradient.work_after_rerun = memory_work(e.backward_bytes_after_rerun);
+  gradient.forward = op(std::move(forward));
+  gradient.needs = e.needs;
+  gradient.gradients_read = e.writes;
+  gradient.gradients_written = e.reads;
+  gradient.passes_gradient = !(e.backward_bytes > 0);
+  backward(std::move(gradient));
 }
 
 void LayerBuilder::exchange(std::string name, TensorIndex in, TensorIndex out, RankGroup group) {

@@ -47,6 +47,9 @@ public:
     double forward_bytes = 0;
     double backward_bytes = 0;
     std::vector<TensorIndex> needs;
+    // Not zero: backward rebuilds the output while `backward_bytes` pass; this many
+    // pass when `needs` and the output had to be re-run before.
+    double backward_bytes_after_rerun = 0;
   };
   void elementwise(const Elementwise& e);
 

@@ -21,10 +21,10 @@ AttentionSpec read_attention(const YamlNode& node, Diagnostics& diagnostics) {
     spec.rope_dim = in.integer("rope_dim", size_range);
     spec.value_dim = in.integer("value_dim", size_range);
   } else {
-    spec.kv_heads = in.integer("kv_heads", {1, spec.heads});
+    spec.kv_heads = in.integer("kv_heads", {1, in.has("heads") ? spec.heads : size_range.max});
     spec.head_dim = in.integer("head_dim", size_range);
     spec.qk_norm = in.boolean_or("qk_norm", false);
-    if (spec.heads % spec.kv_heads != 0) {
+    if (in.has("heads") && spec.heads % spec.kv_heads != 0) {
       in.error("kv_heads", "'kv_heads' must divide 'heads'");
     }
   }
@@ -35,7 +35,8 @@ AttentionSpec read_attention(const YamlNode& node, Diagnostics& diagnostics) {
 void read_experts(const YamlNode& node, ModelSpec& model, Diagnostics& diagnostics) {
   MapReader in(node, "experts", diagnostics);
   model.experts = in.integer("count", size_range);
-  model.experts_per_token = in.integer("per_token", {1, model.experts});
+  model.experts_per_token =
+      in.integer("per_token", {1, in.has("count") ? model.experts : size_range.max});
   model.shared_experts = in.integer_or("shared", {0, 1024}, 0);
   model.expert_width = in.integer("width", size_range);
   in.finish();
@@ -45,7 +46,7 @@ void read_dense_ffn(const YamlNode& node, ModelSpec& model, Diagnostics& diagnos
   MapReader in(node, "dense_ffn", diagnostics);
   model.dense_width = in.integer("width", size_range);
   if (model.experts > 0) {
-    model.dense_layers = in.integer("layers", {1, model.layers});
+    model.dense_layers = in.integer("layers", {1, model.layers > 1 ? model.layers : 10'000});
   } else if (in.has("layers")) {
     in.error("layers",
              "'layers' of 'dense_ffn' needs 'experts': without them every layer is dense");

@@ -56,6 +56,9 @@ struct Op {
   std::vector<TensorIndex> reads;
   std::vector<TensorIndex> writes;
   WeightGroup weights = WeightGroup::none;
+  // Its backward rebuilds what it writes: re-running it costs nothing when all that
+  // it reads is at hand.
+  bool fuses_into_backward = false;
 };
 
 struct BackwardOp {
@@ -67,6 +70,8 @@ struct BackwardOp {
   std::vector<TensorIndex> gradients_written;      // of its inputs, added to if several write
   WeightGroup weights = WeightGroup::none;         // reads the weights
   WeightGroup weight_gradient = WeightGroup::none; // writes their gradient
+  Work work_after_rerun{};      // instead of `work` when `needs` had to be re-run
+  bool passes_gradient = false; // inputs share the output's gradient, the first one keeps it
 };
 
 struct LayerKind {

@@ -220,7 +220,8 @@ TensorIndex add_gated(LayerBuilder& layer, const Shape& s, TensorIndex in, const
                      {product},
                      s.framework.activation_forward.value * bytes,
                      s.framework.activation_backward.value * bytes,
-                     {gate, up}});
+                     {gate, up},
+                     s.framework.activation_backward_rerun.value * bytes});
   const TensorIndex down = layer.tensor(b.prefix + "down", b.down, axes(e), s.type, b.role);
   layer.product({b.prefix + "down", product, down, m, e, b.width, b.groups, b.weights}, s.type);
   return down;
@@ -322,8 +323,8 @@ TensorIndex add_routed_experts(LayerBuilder& layer, const Shape& s, TensorIndex 
   layer.elementwise({"weighted sum",
                      {current, routing},
                      {sum},
-                     s.framework.combine_forward.value * row_bytes,
-                     s.framework.combine_backward.value * row_bytes,
+                     s.framework.combine.value * (row_bytes + s.bytes(m.hidden)),
+                     s.framework.combine.value * (2 * row_bytes + s.bytes(m.hidden)),
                      {current, routing}});
   return sum;
 }

@@ -67,6 +67,7 @@ class Diagnostics {
 public:
   void add(Place place, std::string message, std::string hint = {});
   [[nodiscard]] bool empty() const { return found_.empty(); }
+  [[nodiscard]] std::size_t count() const { return found_.size(); }
   void throw_if_any(); // throws InputError with everything collected, at most 20 entries shown
 
 private:

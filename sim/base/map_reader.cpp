@@ -204,6 +204,7 @@ const YamlNode* MapReader::look_up(std::string_view key, bool required) {
 }
 
 bool MapReader::has(std::string_view key) const {
+  asked_.emplace(key);
   return node_->find(key) != nullptr;
 }
 
@@ -341,7 +342,9 @@ void MapReader::accept(std::string_view key) {
 }
 
 void MapReader::finish() {
-  const std::vector<std::string> known(read_.begin(), read_.end());
+  std::set<std::string, std::less<>> names = read_;
+  names.insert(asked_.begin(), asked_.end());
+  const std::vector<std::string> known(names.begin(), names.end());
   for (const YamlEntry& entry : node_->entries) {
     if (read_.count(entry.key) == 0) {
       diagnostics_->add(entry.key_place, fmt::format("unknown key '{}' in '{}'", entry.key, what_),

@@ -127,6 +127,7 @@ private:
   std::string what_;
   Diagnostics* diagnostics_;
   std::set<std::string, std::less<>> read_;
+  mutable std::set<std::string, std::less<>> asked_; // by has(): known, but not yet read
 };
 
 // Single values, for sequences and maps whose keys are data. Same rules.

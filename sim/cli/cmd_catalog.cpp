@@ -79,20 +79,19 @@ std::string model_text(const ModelSpec& model) {
                      table.render("  "), model.source);
 }
 
-std::string framework_text(const YamlNode& node, const std::string& name) {
-  std::string text = fmt::format("framework {}\n\n", name);
+std::string framework_text(const FrameworkSpec& framework) {
   TextTable table;
-  table.left_columns = 1;
-  if (const YamlNode* kernels = node.find("kernels")) {
-    for (const YamlEntry& entry : kernels->entries) {
-      const auto field = [&](const char* key) {
-        const YamlNode* found = entry.value.find(key);
-        return found == nullptr ? std::string() : found->text;
-      };
-      table.add({entry.key, field("value"), field("kind"), field("source")});
-    }
+  table.last_column_left = true;
+  table.add({"number", "value", "kind", "source"});
+  table.add_rule();
+  for (const NamedNumber& number : framework_numbers()) {
+    const SourcedNumber& value = framework.*number.member;
+    table.add({number.key,
+               &value == &framework.step_gap ? format_seconds(value.value)
+                                             : fmt::format("{:g}", value.value),
+               value.kind, value.source});
   }
-  return text + table.render("  ");
+  return fmt::format("framework {}: {}\n\n", framework.name, framework.title) + table.render("  ");
 }
 
 std::string entry_text(const Catalog& catalog, const std::string& name) {
@@ -112,7 +111,7 @@ std::string entry_text(const Catalog& catalog, const std::string& name) {
     case CatalogKind::hardware:
       text = hardware_text(read_device(node, catalog.table_folder(), diagnostics));
       break;
-    case CatalogKind::framework: text = framework_text(node, name); break;
+    case CatalogKind::framework: text = framework_text(read_framework(node, diagnostics)); break;
     case CatalogKind::scenario: {
       const Scenario scenario = read_scenario(catalog, node, name);
       text = fmt::format("scenario {}: {}\n  model {}, hardware {}, {} GPUs, framework {}\n", name,

@@ -33,12 +33,23 @@ Axis parse_axis(const std::string& text) {
   return axis;
 }
 
+constexpr std::size_t max_combinations = 10'000;
+
 // All combinations, the last axis fastest.
 std::vector<std::vector<std::pair<std::string, std::string>>> combinations(
-    const std::vector<std::string>& axes) {
+    const std::vector<std::string>& texts) {
   std::vector<std::vector<std::pair<std::string, std::string>>> all{{}};
-  for (const std::string& text : axes) {
+  std::vector<std::string> paths;
+  for (const std::string& text : texts) {
     const Axis axis = parse_axis(text);
+    if (std::find(paths.begin(), paths.end(), axis.path) != paths.end()) {
+      throw InputError(fmt::format("--axis: two axes vary '{}'", axis.path),
+                       "list all values in one");
+    }
+    paths.push_back(axis.path);
+    if (all.size() * axis.values.size() > max_combinations) {
+      throw InputError(fmt::format("--axis: more than {} combinations", max_combinations));
+    }
     std::vector<std::vector<std::pair<std::string, std::string>>> longer;
     for (const auto& settings : all) {
       for (const std::string& value : axis.values) {
@@ -58,38 +69,31 @@ std::size_t base_index(const std::vector<RunResult>& results, const std::string&
     }
   }
   if (!wanted.empty()) {
-    throw InputError(fmt::format("--base '{}' is not among the compared policies", wanted));
+    std::vector<std::string> names;
+    for (const RunResult& result : results) {
+      names.push_back(result.policy);
+    }
+    throw InputError(fmt::format("--base '{}' is not among the compared policies", wanted),
+                     suggestion(wanted, names));
   }
   return 0;
-}
-
-// Fields that `published` may name are those of the field table.
-void check_published(const Scenario& scenario) {
-  std::vector<std::string> known = numeric_field_names();
-  known.emplace_back("speedup"); // over the policy that is compared with
-  Diagnostics diagnostics;
-  for (const auto& [policy, values] : scenario.published) {
-    for (const PublishedValue& value : values) {
-      if (std::find(known.begin(), known.end(), value.field) == known.end()) {
-        diagnostics.add(value.place, fmt::format("unknown field '{}'", value.field),
-                        suggestion(value.field, known));
-      }
-    }
-  }
-  diagnostics.throw_if_any();
 }
 
 } // namespace
 
 ExitCode run_compare(const std::vector<std::string>& arguments) {
-  const CommonOptions options = parse_options(
-      "compare", arguments,
-      {.scenario = true, .json = true, .csv = true, .axis = true, .max_positional = 1});
+  const CommonOptions options = parse_options("compare", arguments,
+                                              {.scenario = true,
+                                               .band = true,
+                                               .json = true,
+                                               .csv = true,
+                                               .axis = true,
+                                               .max_positional = 1});
   if (options.help) {
     return ExitCode::done;
   }
   std::deque<Scenario> scenarios; // rows refer to nothing in them, texts use the first
-  std::vector<AxisRow> rows;
+  std::vector<ResultRow> rows;
   for (const auto& settings : combinations(options.axes)) {
     CommonOptions own = options;
     for (const auto& [path, value] : settings) {
@@ -97,7 +101,6 @@ ExitCode run_compare(const std::vector<std::string>& arguments) {
     }
     scenarios.push_back(load_from(own));
     const Scenario& scenario = scenarios.back();
-    check_published(scenario);
     RateCache cache;
     for (const PolicySpec* policy : chosen_policies(scenario, options)) {
       rows.push_back(
@@ -108,19 +111,15 @@ ExitCode run_compare(const std::vector<std::string>& arguments) {
     }
   }
   std::vector<RunResult> results;
-  std::vector<CsvRow> csv;
-  for (const AxisRow& row : rows) {
+  for (const ResultRow& row : rows) {
     results.push_back(row.result);
-  }
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    csv.push_back({rows[i].settings, &results[i]});
   }
   const std::size_t base = base_index(results, options.base);
   if (!options.json.empty()) {
-    write_output(options.json, compare_json(results));
+    write_output(options.json, compare_json(rows));
   }
   if (!options.csv.empty()) {
-    write_output(options.csv, results_csv(csv));
+    write_output(options.csv, results_csv(rows));
   }
   if (options.prints_text()) {
     const Scenario& scenario = scenarios.front();

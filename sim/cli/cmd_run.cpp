@@ -15,7 +15,7 @@ Simulation simulate_as_asked(const Scenario& scenario, const PolicySpec& policy,
                          : simulate_with_band(scenario, policy, cache, thread_count(options));
 }
 
-// run and explain look at one policy: the chosen one, else the scenario's only one.
+// run and explain look at one policy: the chosen one, else the scenario's first.
 const PolicySpec& one_policy(const Scenario& scenario, const CommonOptions& options,
                              const char* command) {
   const std::vector<const PolicySpec*> policies = chosen_policies(scenario, options);
@@ -24,9 +24,14 @@ const PolicySpec& one_policy(const Scenario& scenario, const CommonOptions& opti
     for (const PolicySpec* policy : policies) {
       names += (names.empty() ? "" : ", ") + policy->name;
     }
-    throw InputError(fmt::format("'{}' looks at one policy; scenario '{}' has {}", command,
-                                 scenario.name, names),
-                     "choose one with --policy, or use `spillway compare`");
+    if (!options.policies.empty()) {
+      throw InputError(fmt::format("'{}' looks at one policy, not at {}", command, names),
+                       "use `spillway compare` for several");
+    }
+    if (!options.quiet) {
+      fmt::print(stderr, "policy {} of {}; --policy picks another\n", policies.front()->name,
+                 names);
+    }
   }
   return *policies.front();
 }
@@ -35,7 +40,8 @@ const PolicySpec& one_policy(const Scenario& scenario, const CommonOptions& opti
 
 ExitCode run_run(const std::vector<std::string>& arguments) {
   const CommonOptions options = parse_options(
-      "run", arguments, {.scenario = true, .json = true, .csv = true, .max_positional = 1});
+      "run", arguments,
+      {.scenario = true, .band = true, .json = true, .csv = true, .max_positional = 1});
   if (options.help) {
     return ExitCode::done;
   }
@@ -47,7 +53,7 @@ ExitCode run_run(const std::vector<std::string>& arguments) {
     write_output(options.json, run_json(run.result));
   }
   if (!options.csv.empty()) {
-    write_output(options.csv, results_csv({{{}, &run.result}}));
+    write_output(options.csv, results_csv({{{}, run.result}}));
   }
   if (options.prints_text()) {
     write_output("-",
@@ -70,7 +76,8 @@ ExitCode run_explain(const std::vector<std::string>& arguments) {
     write_output(options.json, explanation_json(run, explanation));
   }
   if (options.prints_text()) {
-    write_output("-", explanation_text(run, explanation, options.top));
+    write_output(
+        "-", explanation_text(scenario, run, explanation, static_cast<std::size_t>(options.top)));
   }
   return ExitCode::done;
 }

@@ -1,5 +1,7 @@
 #include "sim/cli/commands.hpp"
 
+#include "results/write.hpp"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -44,11 +46,11 @@ ExitCode run_command(const std::vector<std::string>& arguments) {
   }
   const std::string& name = arguments.front();
   if (name == "--help" || name == "-h" || name == "help") {
-    fmt::print("{}", usage());
+    write_output("-", usage());
     return ExitCode::done;
   }
   if (name == "--version") {
-    fmt::print("spillway {}\n", SPILLWAY_VERSION);
+    write_output("-", fmt::format("spillway {}\n", SPILLWAY_VERSION));
     return ExitCode::done;
   }
   std::vector<std::string> names;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <new>
 #include <stdexcept>
 
 int main(int argc, char** argv) {
@@ -14,8 +15,11 @@ int main(int argc, char** argv) {
   } catch (const spillway::InputError& error) {
     fmt::print(stderr, "{}\n", error.what());
     return static_cast<int>(ExitCode::bad_input);
-  } catch (const std::overflow_error&) {
-    fmt::print(stderr, "error: a step of this scenario would take longer than 53 days\n");
+  } catch (const std::overflow_error& error) { // sizes or times that no job has
+    fmt::print(stderr, "error: {}\n", error.what());
+    return static_cast<int>(ExitCode::bad_input);
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "error: out of memory: simulate a smaller step or use fewer --jobs\n");
     return static_cast<int>(ExitCode::bad_input);
   } catch (const std::exception& error) {
     fmt::print(stderr, "internal error: {}\n", error.what());

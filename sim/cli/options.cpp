@@ -1,5 +1,7 @@
 #include "sim/cli/options.hpp"
 
+#include "results/report_text.hpp"
+#include "results/write.hpp"
 #include "sim/cli/commands.hpp"
 
 #include <fmt/format.h>
@@ -23,6 +25,9 @@ po::options_description describe(const OptionSet& set, CommonOptions& out) {
         "override a key of the scenario, e.g. batch.micro=2; repeatable");
     add("policy", po::value(&out.policies)->value_name("NAME")->composing(),
         "only this policy; repeatable");
+    add("quiet,q", po::bool_switch(&out.quiet), "no remarks on standard error");
+  }
+  if (set.band) {
     add("jobs", po::value(&out.jobs)->value_name("N"), "threads (default: one per processor)");
     add("no-band", po::bool_switch(&out.no_band), "expected values only, without low and high");
   }
@@ -56,8 +61,8 @@ void print_help(const std::string& name, const po::options_description& options)
       text << options;
       const std::string arguments =
           *command.arguments == '\0' ? "" : fmt::format(" {}", command.arguments);
-      fmt::print("usage: spillway {}{} [OPTIONS]\n\n{}\n\n{}", name, arguments, command.summary,
-                 text.str());
+      write_output("-", fmt::format("usage: spillway {}{} [OPTIONS]\n\n{}\n\n{}", name, arguments,
+                                    command.summary, text.str()));
     }
   }
 }
@@ -80,6 +85,9 @@ CommonOptions parse_options(const std::string& command, const std::vector<std::s
   all.add(visible).add_options()("argument", po::value(&out.positional));
   po::positional_options_description positional;
   positional.add("argument", -1);
+  struct {
+    bool json_empty = false, csv_empty = false, jobs_zero = false;
+  } given;
   try {
     namespace style = po::command_line_style;
     po::variables_map values;
@@ -90,6 +98,9 @@ CommonOptions parse_options(const std::string& command, const std::vector<std::s
                   .run(),
               values);
     po::notify(values);
+    given.json_empty = values.count("json") > 0 && out.json.empty();
+    given.csv_empty = values.count("csv") > 0 && out.csv.empty();
+    given.jobs_zero = values.count("jobs") > 0 && out.jobs == 0;
   } catch (const po::unknown_option& error) {
     const std::string name = error.get_option_name();
     throw InputError(fmt::format("unknown option '{}' of '{}'", name, command),
@@ -111,6 +122,15 @@ CommonOptions parse_options(const std::string& command, const std::vector<std::s
     const Catalog catalog(data_roots(out.catalog));
     throw InputError(fmt::format("'{}' needs a scenario", command),
                      suggestion("", catalog.names(CatalogKind::scenario)));
+  }
+  if (given.jobs_zero || out.jobs < 0 || out.jobs > 256) {
+    throw InputError(fmt::format("--jobs must be between 1 and 256, not {}", out.jobs));
+  }
+  if (out.top < 1) {
+    throw InputError(fmt::format("--top must be at least 1, not {}", out.top));
+  }
+  if ((set.json && given.json_empty) || (set.csv && given.csv_empty)) {
+    throw InputError("--json and --csv need a file name, or - for standard output");
   }
   if (out.json == "-" && out.csv == "-") {
     throw InputError("--json and --csv cannot both go to standard output");
@@ -142,7 +162,9 @@ std::vector<fs::path> data_roots(const std::string& catalog_option) {
 
 Scenario load_from(const CommonOptions& options) {
   const Catalog catalog(data_roots(options.catalog));
-  return load_scenario(catalog, options.positional.front(), options.set);
+  Scenario scenario = load_scenario(catalog, options.positional.front(), options.set);
+  check_published(scenario);
+  return scenario;
 }
 
 std::vector<const PolicySpec*> chosen_policies(const Scenario& scenario,
@@ -160,7 +182,7 @@ std::vector<const PolicySpec*> chosen_policies(const Scenario& scenario,
 }
 
 unsigned thread_count(const CommonOptions& options) {
-  return options.jobs > 0 ? std::min(options.jobs, 256U)
+  return options.jobs > 0 ? static_cast<unsigned>(options.jobs)
                           : std::max(1U, std::thread::hardware_concurrency());
 }
 

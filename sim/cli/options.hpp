@@ -20,9 +20,10 @@ struct CommonOptions {
   std::string base;
   std::string cases;
   std::string catalog;
-  std::size_t top = 15;
-  unsigned jobs = 0;
+  std::int64_t top = 15;
+  std::int64_t jobs = 0; // 0: one thread per processor
   bool no_band = false;
+  bool quiet = false;
   bool help = false;
 
   // Results go to stdout as text unless JSON or CSV does.
@@ -31,7 +32,8 @@ struct CommonOptions {
 
 // Which options a command has, beside --help, --catalog.
 struct OptionSet {
-  bool scenario = false; // --set, --policy, --jobs, --no-band
+  bool scenario = false; // --set, --policy, --quiet
+  bool band = false;     // --jobs, --no-band
   bool json = false;
   bool csv = false;
   bool axis = false; // --axis, --base

@@ -87,10 +87,21 @@ YamlNode Catalog::load_file(CatalogKind kind, const fs::path& path) const {
 }
 
 YamlNode Catalog::load(CatalogKind kind, const YamlNode& name_or_map) const {
-  if (name_or_map.is_scalar()) {
-    return load_file(kind, find(kind, name_or_map.text, name_or_map.place));
+  // A relative path is relative to the file that says it; one of --set to the
+  // working directory.
+  fs::path folder;
+  const std::shared_ptr<const SourceText>& source = name_or_map.place.source;
+  if (source && looks_like_path(source->name)) {
+    folder = fs::path(source->name).parent_path();
   }
-  return resolve(kind, name_or_map, {}, 0);
+  if (!name_or_map.is_scalar()) {
+    return resolve(kind, name_or_map, folder, 0);
+  }
+  fs::path path = find(kind, name_or_map.text, name_or_map.place);
+  if (looks_like_path(name_or_map.text) && path.is_relative()) {
+    path = folder / path;
+  }
+  return load_file(kind, path);
 }
 
 YamlNode Catalog::resolve(CatalogKind kind, YamlNode node, const fs::path& folder,

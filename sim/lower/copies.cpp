@@ -56,9 +56,7 @@ void RankEmitter::reload(std::size_t layer, std::size_t which, TaskId after, boo
                info(TaskKind::reload, Phase::backward, layer, "reload " + offloaded.name));
   context_.graph.depend(task, after);
   context_.graph.depend(task, tasks_[layer].stores[which]);
-  context_.graph.allocate_at_start(task, {context_.out.hbm_pool[rank_],
-                                          static_cast<OwnerId>(HbmOwner::offload_staging),
-                                          offloaded.bytes});
+  context_.graph.allocate_at_start(task, hbm(HbmOwner::offload_staging, offloaded.bytes));
   context_.graph.free_at_end(
       task, {context_.out.host_pool[rank_], host_owner(layer, which), offloaded.bytes});
   tasks_[layer].reloads[which] = task;
@@ -79,8 +77,12 @@ void RankEmitter::before_forward(std::size_t layer, TaskId top) {
   switch (context_.scenario.runtime.schedule) {
   case CopySchedule::pipelined:
     if (!instance.first_of_loop()) { // carried over from the layer before
-      for (std::size_t k = 0; k < tasks_[layer - 1].stores.size(); ++k) {
-        store(layer - 1, k, top, false, false);
+      // All could start now and one engine serves them one by one, in an order that
+      // is not fixed (measured to change between two steps of one program): every
+      // other layer the other way round gives the mean of both.
+      const std::size_t count = tasks_[layer - 1].stores.size();
+      for (std::size_t k = 0; k < count; ++k) {
+        store(layer - 1, instance.position % 2 == 1 ? k : count - 1 - k, top, false, false);
       }
     }
     break;
@@ -147,29 +149,24 @@ void RankEmitter::after_forward(std::size_t layer) {
   } else if (schedule == CopySchedule::loop_bound) {
     wait_for_stores_of(layer);
   }
-  // Staging is given back when the store and the last reader have both ended.
-  const auto release = [&](std::size_t owner) {
-    const std::vector<OffloadedTensor>& all = context_.program_of(owner).offloaded;
-    for (std::size_t k = 0; k < all.size(); ++k) {
-      const TaskId task = context_.graph.add_fixed(lanes_.release, SimTime{0});
-      note(task, info(TaskKind::bookkeeping, Phase::forward, owner, "release " + all[k].name),
-           {PriceOf::constant, 0});
-      context_.graph.depend(task, tasks_[owner].stores[k]);
-      context_.graph.depend(task, tasks_[owner].forward_steps[all[k].last_forward_reader]);
-      context_.graph.free_at_end(task,
-                                 {context_.out.hbm_pool[rank_],
-                                  static_cast<OwnerId>(HbmOwner::offload_staging), all[k].bytes});
-    }
-  };
   if (schedule != CopySchedule::pipelined) {
-    release(layer);
-  } else {
-    if (!instance.first_of_loop()) {
-      release(layer - 1);
-    }
-    if (instance.last_of_loop()) {
-      release(layer);
-    }
+    release_staging(layer);
+  } else if (!instance.first_of_loop()) {
+    release_staging(layer - 1);
+  }
+}
+
+// Staging is given back when the store and the last reader have both ended.
+void RankEmitter::release_staging(std::size_t layer, TaskId after) {
+  const std::vector<OffloadedTensor>& all = context_.program_of(layer).offloaded;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const TaskId task = context_.graph.add_fixed(lanes_.release, SimTime{0});
+    note(task, info(TaskKind::bookkeeping, Phase::forward, layer, "release " + all[k].name),
+         {PriceOf::constant, 0});
+    context_.graph.depend(task, after);
+    context_.graph.depend(task, tasks_[layer].stores[k]);
+    context_.graph.depend(task, tasks_[layer].forward_steps[all[k].last_forward_reader]);
+    context_.graph.free_at_end(task, hbm(HbmOwner::offload_staging, all[k].bytes));
   }
 }
 
@@ -181,6 +178,7 @@ void RankEmitter::before_backward(std::size_t layer, TaskId top) {
   case CopySchedule::loop_bound: reload_all(layer, top, false); break;
   case CopySchedule::pipelined: {
     if (instance.last_of_loop()) {
+      release_staging(layer, last_compute_); // the loop's buffer, held across the head
       reload_all(layer, last_compute_, true);
     } else {
       start_waits_.insert(start_waits_.end(), tasks_[layer].reloads.begin(),

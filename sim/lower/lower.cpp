@@ -96,11 +96,9 @@ PoolId add_pool(Machine& machine, Pool pool) {
 }
 
 void add_rank_pools(StepContext& context, std::uint16_t rank) {
-  const Scenario& scenario = context.scenario;
   Machine& machine = context.out.machine;
   Pool hbm;
   hbm.name = fmt::format("HBM of gpu {}", rank);
-  hbm.mode = scenario.runtime.stall_on_memory ? PoolMode::stall : PoolMode::record;
   hbm.owners.assign(owner_names.begin(), owner_names.end());
   context.out.hbm_pool.push_back(add_pool(machine, std::move(hbm)));
 
@@ -154,7 +152,8 @@ void add_ranks(StepContext& context) {
     lanes.h2d = context.scenario.runtime.async_compute_limit == 1
                     ? lanes.d2h
                     : add_lane(machine, name("H2D copies"));
-    lanes.collective = add_lane(machine, name("collectives"));
+    lanes.weights = add_lane(machine, name("weight collectives"));
+    lanes.exchange = add_lane(machine, name("exchanges"));
     lanes.release = add_lane(machine, name("bookkeeping"));
     context.out.lanes.push_back(lanes);
     add_rank_pools(context, rank);

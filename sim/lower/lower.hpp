@@ -5,7 +5,8 @@
 //
 //   compute     kernels; whatever is not overlapped
 //   d2h, h2d    copy engines, one per direction
-//   collective  all-gather, reduce-scatter and all-to-all, one at a time
+//   weights     all-gather of weights and reduce-scatter of gradients
+//   exchange    all-to-all of routed rows
 //   release     zero-time bookkeeping: gives back what a finished store held
 //
 // Collectives, `overlapped`: the weights of a layer are gathered while the layer

@@ -53,7 +53,10 @@ inline constexpr std::size_t hbm_owner_count = 11;
 [[nodiscard]] const char* hbm_owner_name(HbmOwner owner);
 
 struct RankLanes {
-  LaneId compute = 0, d2h = 0, h2d = 0, collective = 0, release = 0;
+  LaneId compute = 0, d2h = 0, h2d = 0;
+  LaneId weights = 0;  // all-gather of weights, reduce-scatter of gradients
+  LaneId exchange = 0; // all-to-all of routed rows
+  LaneId release = 0;
 };
 
 struct RankResources {

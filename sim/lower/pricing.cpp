@@ -41,12 +41,11 @@ std::int64_t whole_bytes(double bytes) {
 }
 
 void price_pools(const Scenario& scenario, const Device& device, Lowered& lowered) {
-  const double share = device.host_memory.value / static_cast<double>(device.gpus_per_cpu);
   for (std::size_t rank = 0; rank < lowered.hbm_pool.size(); ++rank) {
     lowered.machine.pools[lowered.hbm_pool[rank]].capacity =
-        whole_bytes(scenario.runtime.memory_fraction * device.memory.value);
+        whole_bytes(hbm_limit(scenario.runtime, device));
     lowered.machine.pools[lowered.host_pool[rank]].capacity =
-        whole_bytes(std::min(share, scenario.runtime.host_memory_limit.value_or(share)));
+        whole_bytes(host_limit(scenario.runtime, device));
   }
 }
 

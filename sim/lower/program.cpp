@@ -204,7 +204,7 @@ public:
   BackwardLiveness(const LayerKind& kind, const KindPlan& plan, LayerProgram& program)
       : kind_(kind), plan_(plan), program_(program), value_writer_(kind.tensors.size(), never),
         value_reader_(value_writer_), gradient_writer_(value_writer_),
-        gradient_reader_(value_writer_) {}
+        gradient_reader_(value_writer_), gradient_shared_(kind.tensors.size(), false) {}
 
   void reads_value(TensorIndex t, std::uint32_t step) {
     add_wait(program_.backward, step, value_writer_[t]);
@@ -227,6 +227,20 @@ public:
     add_wait(program_.backward, step, gradient_writer_[t]);
     gradient_reader_[t] = step;
   }
+  // The output's gradient becomes that of the first input; the others share it.
+  void passes_gradient(const BackwardOp& op, std::uint32_t step) {
+    for (std::size_t i = 0; i < op.gradients_written.size(); ++i) {
+      const TensorIndex t = op.gradients_written[i];
+      if (gradient_writer_[t] == never) {
+        gradient_writer_[t] = step; // nothing to allocate
+        gradient_shared_[t] = i > 0;
+      }
+      gradient_writer_[t] = gradient_reader_[t] = step;
+    }
+    for (const TensorIndex t : op.gradients_read) {
+      gradient_shared_[t] = true; // handed on, not given back here
+    }
+  }
   void writes_gradient(TensorIndex t, std::uint32_t step) {
     if (gradient_writer_[t] == never) {
       add_bytes(program_.backward[step].allocate, gradient_owner(t),
@@ -248,13 +262,10 @@ public:
         add_bytes(steps[value_reader_[t]].release, owner, tensor.bytes);
       }
       // The gradient of the layer input is freed by the previous layer.
-      if (gradient_reader_[t] != never && t != kind_.input) {
+      if (gradient_reader_[t] != never && t != kind_.input && !gradient_shared_[t]) {
         const HbmOwner owner = t == kind_.output ? HbmOwner::workspace : gradient_owner(t);
         add_bytes(steps[gradient_reader_[t]].release, owner, tensor.gradient_bytes);
       }
-    }
-    for (OffloadedTensor& offloaded : program_.offloaded) {
-      offloaded.last_backward_reader = value_reader_[offloaded.tensor];
     }
   }
 
@@ -276,17 +287,37 @@ private:
   const KindPlan& plan_;
   LayerProgram& program_;
   std::vector<std::uint32_t> value_writer_, value_reader_, gradient_writer_, gradient_reader_;
+  std::vector<bool> gradient_shared_; // its bytes are counted for another tensor
 };
+
+bool is_rerun(const LayerKind& kind, const KindPlan& plan, TensorIndex t) {
+  return t != kind.input && !plan.tensors[t].saved();
+}
+
+ProgramStep rerun_step(const LayerKind& kind, const KindPlan& plan, OpIndex index,
+                       std::vector<Work>& works) {
+  const Op& op = kind.ops[index];
+  const bool at_hand = std::none_of(op.reads.begin(), op.reads.end(),
+                                    [&](TensorIndex t) { return is_rerun(kind, plan, t); });
+  return make_step(op.name, Phase::recompute, op.fuses_into_backward && at_hand ? Work{} : op.work,
+                   works);
+}
+
+ProgramStep gradient_step(const LayerKind& kind, const KindPlan& plan, std::uint32_t index,
+                          std::vector<Work>& works) {
+  const BackwardOp& op = kind.backward[index];
+  const bool after_rerun = std::any_of(op.needs.begin(), op.needs.end(),
+                                       [&](TensorIndex t) { return is_rerun(kind, plan, t); });
+  return make_step(op.name, Phase::backward, after_rerun ? op.work_after_rerun : op.work, works);
+}
 
 void make_backward(const LayerKind& kind, const KindPlan& plan, std::vector<Work>& works,
                    LayerProgram& program) {
   std::vector<ProgramStep>& steps = program.backward;
   const BackwardOrder order = order_backward(kind, plan);
   for (const BackwardOrder::Item& item : order.items) {
-    steps.push_back(item.rerun ? make_step(kind.ops[item.index].name, Phase::recompute,
-                                           kind.ops[item.index].work, works)
-                               : make_step(kind.backward[item.index].name, Phase::backward,
-                                           kind.backward[item.index].work, works));
+    steps.push_back(item.rerun ? rerun_step(kind, plan, item.index, works)
+                               : gradient_step(kind, plan, item.index, works));
   }
   WeightMarks marks;
   BackwardLiveness liveness(kind, plan, program);
@@ -312,6 +343,10 @@ void make_backward(const LayerKind& kind, const KindPlan& plan, std::vector<Work
     for (const TensorIndex t : op.gradients_read) {
       liveness.reads_gradient(t, step);
     }
+    if (op.passes_gradient) {
+      liveness.passes_gradient(op, step);
+      continue;
+    }
     for (const TensorIndex t : op.gradients_written) {
       liveness.writes_gradient(t, step);
     }
@@ -336,6 +371,7 @@ LayerProgram make_program(const LayerKind& kind, const KindPlan& plan, HbmOwner 
                           const FrameworkSpec& framework, std::vector<Work>& works) {
   LayerProgram program;
   program.input_owner = input_owner(kind, plan);
+  program.kept_bytes = plan.kept.count();
   make_forward(kind, plan, output_owner, framework, works, program);
   make_backward(kind, plan, works, program);
   return program;

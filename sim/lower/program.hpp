@@ -44,8 +44,7 @@ struct OffloadedTensor {
   std::int64_t bytes = 0;
   std::uint32_t last_forward_reader = 0; // step of the forward program
   bool is_input = false;                 // the layer input: produced by the previous layer
-  std::uint32_t last_backward_reader = 0;
-  std::string name; // as the policy calls it
+  std::string name;                      // as the policy calls it
 };
 
 struct LayerProgram {
@@ -53,6 +52,7 @@ struct LayerProgram {
   std::vector<ProgramStep> backward;
   std::vector<OffloadedTensor> offloaded;
   HbmOwner input_owner = HbmOwner::workspace; // who holds the layer input
+  std::int64_t kept_bytes = 0;                // that a layer keeps for backward
   bool uses_weights(bool backward_pass, std::size_t group) const;
 };
 

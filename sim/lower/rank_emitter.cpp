@@ -39,6 +39,10 @@ TaskInfo RankEmitter::info(TaskKind kind, Phase phase, std::size_t layer,
   return {kind, phase, rank_, static_cast<std::int32_t>(layer), context_.label(label)};
 }
 
+TaskInfo RankEmitter::step_info(TaskKind kind, Phase phase, const std::string& label) const {
+  return {kind, phase, rank_, -1, context_.label(label)}; // of no layer
+}
+
 void RankEmitter::note(TaskId task, TaskInfo task_info, TaskPrice price) {
   context_.out.tasks.resize(task + std::size_t{1});
   context_.out.tasks[task] = task_info;
@@ -80,7 +84,8 @@ RouteId RankEmitter::collective_route(std::uint32_t work) {
 
 TaskId RankEmitter::add_collective(std::uint32_t work, TaskInfo task_info) {
   const bool overlapped = context_.scenario.runtime.overlap_collectives;
-  const LaneId lane = overlapped ? lanes_.collective : lanes_.compute;
+  const bool exchange = context_.out.works[work].kind == WorkKind::all_to_all;
+  const LaneId lane = !overlapped ? lanes_.compute : exchange ? lanes_.exchange : lanes_.weights;
   const RouteId route = collective_route(work);
   const TaskId task = route == no_id ? context_.graph.add_fixed(lane, SimTime{0})
                                      : context_.graph.add_flow(lane, SimTime{0}, 1.0, route);
@@ -101,6 +106,9 @@ void RankEmitter::wait_at_start(TaskId task) {
 
 void RankEmitter::emit_step() {
   for (std::size_t s = 0; s < segments_.size(); ++s) {
+    if (!segments_[s].backward && segments_[s].layer == 0) {
+      fill_stacks();
+    }
     emit_segment(s);
   }
   for (const PendingGradient& pending : std::exchange(pending_gradients_, {})) {
@@ -119,11 +127,10 @@ void RankEmitter::emit_segment(std::size_t index) {
   const Segment& segment = segments_[index];
   const TaskId top = last_compute_;
   const bool overlapped = context_.scenario.runtime.overlap_collectives;
-  if (index == 0 || !overlapped) {
-    gather_weights(index, top);
-  }
+  // Casts stay with their layer; only what is gathered is gathered ahead.
+  gather_weights(index, top, {.gathers = index == 0 || !overlapped, .casts = true});
   if (overlapped && index + 1 < segments_.size()) {
-    gather_weights(index + 1, top);
+    gather_weights(index + 1, top, {.gathers = true, .casts = false});
   }
   const std::vector<PendingGradient> reducing = std::exchange(pending_gradients_, {});
   if (segment.backward) {
@@ -209,23 +216,19 @@ TaskId RankEmitter::emit_step_task(std::size_t segment_index, std::uint32_t step
 
 void RankEmitter::hold_step_memory(TaskId task, std::size_t segment_index,
                                    const ProgramStep& step) {
-  const PoolId pool = context_.out.hbm_pool[rank_];
-  const auto change = [&](HbmOwner owner, std::int64_t bytes) {
-    return MemoryChange{pool, static_cast<OwnerId>(owner), bytes};
-  };
   for (const OwnerBytes& entry : step.allocate) {
-    context_.graph.allocate_at_start(task, change(entry.owner, entry.bytes));
+    context_.graph.allocate_at_start(task, hbm(entry.owner, entry.bytes));
   }
   for (const OwnerBytes& entry : step.release) {
-    context_.graph.free_at_end(task, change(entry.owner, entry.bytes));
+    context_.graph.free_at_end(task, hbm(entry.owner, entry.bytes));
   }
   for (std::size_t g = 0; g < weight_group_count; ++g) {
     const std::int64_t bytes = context_.gathered_bytes(segments_[segment_index].layer, g);
     if (step.last_use[g] && context_.copies_weights(g) && !weights_stay(segment_index)) {
-      context_.graph.free_at_end(task, change(HbmOwner::gathered_weights, bytes));
+      context_.graph.free_at_end(task, hbm(HbmOwner::gathered_weights, bytes));
     }
     if (step.first_gradient[g]) {
-      context_.graph.allocate_at_start(task, change(HbmOwner::gradients, bytes));
+      context_.graph.allocate_at_start(task, hbm(HbmOwner::gradients, bytes));
     }
   }
 }

@@ -43,6 +43,7 @@ private:
   void note(TaskId task, TaskInfo info, TaskPrice price);
   [[nodiscard]] TaskInfo info(TaskKind kind, Phase phase, std::size_t layer,
                               const std::string& label) const;
+  [[nodiscard]] TaskInfo step_info(TaskKind kind, Phase phase, const std::string& label) const;
   void emit_segment(std::size_t index);
   void emit_program(std::size_t index);
   TaskId emit_step_task(std::size_t segment_index, std::uint32_t step_index,
@@ -60,18 +61,25 @@ private:
     bool operator==(const CollectiveKey&) const = default;
   };
   [[nodiscard]] std::uint32_t collective_work(WorkKind kind, std::size_t layer, std::size_t group);
-  void gather_weights(std::size_t segment_index, TaskId top);
+  struct WhichWeights {
+    bool gathers = false; // groups that are sharded over several ranks
+    bool casts = false;   // groups that are only cast
+  };
+  void gather_weights(std::size_t segment_index, TaskId top, WhichWeights which);
   void reduce_gradients(const Segment& segment, const ProgramStep& step, TaskId task);
   void fold_gradient(const PendingGradient& pending);
   void zero_gradients();
   void hold_gradients(TaskId task, double parameters);
   void run_optimizer();
-
+  void fill_stacks();
+  [[nodiscard]] MemoryChange hbm(HbmOwner owner, std::int64_t bytes) const;
+  [[nodiscard]] std::int64_t shard_bytes(std::size_t layer, std::size_t group) const;
   // ---- copies (copies.cpp) ----
   void before_forward(std::size_t layer, TaskId top);
   void before_forward_step(std::size_t layer, const ProgramStep& step, TaskId task);
   void after_forward_step(std::size_t layer, const ProgramStep& step, TaskId task);
   void after_forward(std::size_t layer);
+  void release_staging(std::size_t layer, TaskId after = no_id);
   void before_backward(std::size_t layer, TaskId top);
   void before_backward_step(std::size_t layer, const ProgramStep& step);
   void wait_for_reloads(std::size_t layer, const ProgramStep& step, TaskId task);

@@ -26,23 +26,29 @@ struct PrecisionSpec {
 
 struct RuntimeSpec {
   CopySchedule schedule = CopySchedule::pipelined;
+  std::vector<std::string> notes;  // what a reader of results should know
   bool overlap_collectives = true; // false: collectives run on the compute stream
   std::int64_t async_compute_limit = 8;
   double memory_fraction = 1.0;
   std::optional<double> host_memory_limit; // bytes per GPU
-  bool stall_on_memory = false;            // tasks wait for HBM instead of only being counted
   // streamed only
   std::int64_t prefetch_layers = 1;  // how many layers ahead a reload may start
   std::int64_t in_flight_layers = 1; // stores of layer i end before layer i + 1 + this begins
   bool offload_last_layer = true;
 };
 
+// Per GPU, in bytes, on a device that may differ in its coefficients.
+[[nodiscard]] double hbm_limit(const RuntimeSpec& runtime, const Device& device);
+[[nodiscard]] double host_share(const Device& device); // of its CPU's memory
+[[nodiscard]] double host_limit(const RuntimeSpec& runtime, const Device& device);
+
 struct Assumption {
   std::string what, value, why;
 };
 
 struct PublishedValue {
-  std::string field; // name in the field table
+  std::string field; // name in the field table, or "speedup"
+  std::string over;  // of a speedup: the policy that it is measured against
   double value = 0;
   std::string source;
   Place place;
@@ -63,12 +69,12 @@ struct Scenario {
   std::vector<Assumption> assumed;
   std::map<std::string, std::vector<PublishedValue>> published; // by policy
 
-  [[nodiscard]] double hbm_limit() const { // bytes per GPU
-    return runtime.memory_fraction * device.memory.value;
-  }
-  [[nodiscard]] double host_limit() const;                                      // bytes per GPU
   [[nodiscard]] const PolicySpec& policy(const std::string& policy_name) const; // throws InputError
 };
+
+// Whether balanced routing can spread a micro-batch evenly over a GPU's experts.
+[[nodiscard]] bool routes_evenly(const ModelSpec& model, const ParallelPlan& plan,
+                                 const BatchSpec& batch);
 
 // Loads a scenario by name or path and lays the `--set` assignments over it.
 // Throws InputError with every mistake found.

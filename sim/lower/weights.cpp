@@ -12,6 +12,10 @@ const char* group_label(std::size_t group) {
 
 } // namespace
 
+MemoryChange RankEmitter::hbm(HbmOwner owner, std::int64_t bytes) const {
+  return {context_.out.hbm_pool[rank_], static_cast<OwnerId>(owner), bytes};
+}
+
 // Gathers of a kind and group are alike in all layers: one work for them all.
 std::uint32_t RankEmitter::collective_work(WorkKind kind, std::size_t layer, std::size_t group) {
   const CollectiveKey key{kind, context_.layers[layer].kind, group};
@@ -30,7 +34,7 @@ std::uint32_t RankEmitter::collective_work(WorkKind kind, std::size_t layer, std
   return id;
 }
 
-void RankEmitter::gather_weights(std::size_t segment_index, TaskId top) {
+void RankEmitter::gather_weights(std::size_t segment_index, TaskId top, WhichWeights which) {
   if (segment_index > 0 && weights_stay(segment_index - 1)) {
     gathered_[segment_index] = gathered_[segment_index - 1];
     return;
@@ -41,14 +45,13 @@ void RankEmitter::gather_weights(std::size_t segment_index, TaskId top) {
   const std::int64_t computed = bytes_per_element(context_.scenario.precision.compute);
   const Phase phase = segment.backward ? Phase::backward : Phase::forward;
   for (std::size_t g = 0; g < weight_group_count; ++g) {
-    if (!program.uses_weights(segment.backward, g)) {
+    const bool gathers = context_.shard_group(g).size > 1;
+    if (!program.uses_weights(segment.backward, g) || !(gathers ? which.gathers : which.casts)) {
       continue;
     }
     TaskId ready = top;
-    const MemoryChange copy{context_.out.hbm_pool[rank_],
-                            static_cast<OwnerId>(HbmOwner::gathered_weights),
-                            context_.gathered_bytes(segment.layer, g)};
-    const bool gathers = context_.shard_group(g).size > 1;
+    const MemoryChange copy =
+        hbm(HbmOwner::gathered_weights, context_.gathered_bytes(segment.layer, g));
     if (stored != computed) {
       const double bytes =
           context_.shard_parameters(segment.layer, g) * static_cast<double>(stored + computed);
@@ -75,18 +78,30 @@ void RankEmitter::reduce_gradients(const Segment& segment, const ProgramStep& st
       continue;
     }
     PendingGradient pending{task, segment.layer, g, segment.micro_batch};
-    if (context_.shard_group(g).size > 1) {
+    const bool reduces = context_.shard_group(g).size > 1;
+    if (reduces) {
       pending.reduced = add_collective(collective_work(WorkKind::reduce_scatter, segment.layer, g),
                                        info(TaskKind::collective, Phase::backward, segment.layer,
                                             std::string("reduce gradients of ") + group_label(g)));
       context_.graph.depend(pending.reduced, task);
+      // Whole gradients go in, this rank's shard comes out.
+      context_.graph.allocate_at_start(pending.reduced,
+                                       hbm(HbmOwner::gradients, shard_bytes(segment.layer, g)));
+      context_.graph.free_at_end(
+          pending.reduced, hbm(HbmOwner::gradients, context_.gathered_bytes(segment.layer, g)));
     }
-    if (context_.scenario.runtime.overlap_collectives && context_.shard_group(g).size > 1) {
+    if (context_.scenario.runtime.overlap_collectives && reduces) {
       pending_gradients_.push_back(pending); // folded when the next segment has run
     } else {
       fold_gradient(pending);
     }
   }
+}
+
+// A rank's part of a layer's gradient in the compute precision.
+std::int64_t RankEmitter::shard_bytes(std::size_t layer, std::size_t group) const {
+  return std::llround(context_.shard_parameters(layer, group) *
+                      static_cast<double>(bytes_per_element(context_.scenario.precision.compute)));
 }
 
 // Converts a layer's reduced gradients to their own precision, adding to what
@@ -95,56 +110,69 @@ void RankEmitter::fold_gradient(const PendingGradient& pending) {
   const std::int64_t held = context_.scenario.precision.gradients;
   const std::int64_t computed = bytes_per_element(context_.scenario.precision.compute);
   const std::int64_t per_parameter = computed + held * (pending.micro_batch > 0 ? 2 : 1);
-  const double bytes =
-      context_.shard_parameters(pending.layer, pending.group) * static_cast<double>(per_parameter);
-  const TaskId fold = add_kernel(
-      hbm_work(bytes), info(TaskKind::kernel, Phase::backward, pending.layer,
-                            std::string("keep gradients of ") + group_label(pending.group)));
+  const double parameters = context_.shard_parameters(pending.layer, pending.group);
+  const TaskId fold =
+      add_kernel(hbm_work(parameters * static_cast<double>(per_parameter)),
+                 info(TaskKind::kernel, Phase::backward, pending.layer,
+                      std::string("keep gradients of ") + group_label(pending.group)));
   context_.graph.depend(fold, pending.reduced);
   if (!context_.scenario.framework.gradients_allocated_at_once && pending.micro_batch == 0) {
-    hold_gradients(fold, context_.shard_parameters(pending.layer, pending.group));
+    hold_gradients(fold, parameters);
   }
-  context_.graph.free_at_end(fold, {context_.out.hbm_pool[rank_],
-                                    static_cast<OwnerId>(HbmOwner::gradients),
-                                    context_.gathered_bytes(pending.layer, pending.group)});
+  const bool reduced = context_.shard_group(pending.group).size > 1;
+  context_.graph.free_at_end(
+      fold,
+      hbm(HbmOwner::gradients, reduced ? shard_bytes(pending.layer, pending.group)
+                                       : context_.gathered_bytes(pending.layer, pending.group)));
 }
 
 // Sharded gradients, from `task` on until the optimizer has used them.
 void RankEmitter::hold_gradients(TaskId task, double parameters) {
   const std::int64_t bytes =
       std::llround(parameters * static_cast<double>(context_.scenario.precision.gradients));
-  context_.graph.allocate_at_start(
-      task, {context_.out.hbm_pool[rank_], static_cast<OwnerId>(HbmOwner::gradients), bytes});
+  context_.graph.allocate_at_start(task, hbm(HbmOwner::gradients, bytes));
   gradient_bytes_ += bytes;
 }
 
 // Where the gradients of all layers are one buffer, it is set to zero before the
-// backward loop.
+// backward loop. Accumulation keeps a second one, for the sum of micro-batches.
 void RankEmitter::zero_gradients() {
-  const double bytes =
-      context_.held_parameters() * static_cast<double>(context_.scenario.precision.gradients);
+  const double copies = context_.scenario.trace.micro_batches > 1 ? 2 : 1;
+  const double parameters = copies * context_.held_parameters();
+  const double bytes = parameters * static_cast<double>(context_.scenario.precision.gradients);
   const TaskId zero =
       add_kernel(hbm_work(bytes), info(TaskKind::kernel, Phase::backward,
                                        context_.layers.size() - 1, "zero gradients"));
-  hold_gradients(zero, context_.held_parameters());
+  hold_gradients(zero, parameters);
+}
+
+// The framework's stacks of kept tensors start as zeros.
+void RankEmitter::fill_stacks() {
+  double bytes = 0;
+  for (std::size_t layer = 0; layer < context_.layers.size(); ++layer) {
+    if (context_.kind_of(layer).checkpointed) {
+      bytes += static_cast<double>(context_.program_of(layer).kept_bytes);
+    }
+  }
+  bytes *= context_.scenario.framework.stack_fill.value;
+  if (bytes > 0) {
+    static_cast<void>(add_kernel(hbm_work(bytes), step_info(TaskKind::kernel, Phase::forward,
+                                                            "zero stacks of saved tensors")));
+  }
 }
 
 void RankEmitter::run_optimizer() {
   const PrecisionSpec& p = context_.scenario.precision;
-  const double parameters = context_.held_parameters();
   // Every state is read and written, the gradient read.
   const auto per_parameter =
       static_cast<double>(2 * (p.weights + p.master + p.moment1 + p.moment2) + p.gradients);
-  TaskInfo update = info(TaskKind::kernel, Phase::optimizer, 0, "optimizer");
-  update.layer = -1;
-  const TaskId task = add_kernel(hbm_work(parameters * per_parameter), update);
-  context_.graph.free_at_end(task, {context_.out.hbm_pool[rank_],
-                                    static_cast<OwnerId>(HbmOwner::gradients), gradient_bytes_});
-  TaskInfo gap = info(TaskKind::gap, Phase::other, 0, "host gap between steps");
-  gap.layer = -1;
+  const TaskId task = add_kernel(hbm_work(context_.held_parameters() * per_parameter),
+                                 step_info(TaskKind::kernel, Phase::optimizer, "optimizer"));
+  context_.graph.free_at_end(task, hbm(HbmOwner::gradients, gradient_bytes_));
   const TaskId last = context_.graph.add_fixed(
       lanes_.compute, to_sim_time(Seconds{context_.scenario.framework.step_gap.value}));
-  note(last, gap, {PriceOf::constant, 0});
+  note(last, step_info(TaskKind::gap, Phase::other, "host gap between steps"),
+       {PriceOf::constant, 0});
 }
 
 } // namespace spillway

@@ -5,7 +5,7 @@
 set -eu
 
 sources=$(find sim hw_models workloads policies results \( -name '*.cpp' -o -name '*.hpp' \))
-tests=$(find tests/unit tests/property tests/bench -name '*.cpp')
+tests=$(find tests/unit tests/model tests/property tests/cli tests/bench -name '*.cpp')
 
 wrong=0
 for file in $sources; do

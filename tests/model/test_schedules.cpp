@@ -1,0 +1,471 @@
+// Step times of small models against closed forms, one schedule after the other.
+//
+// One GPU, so no collectives: the step without copies is the sum of its kernels.
+// Kernel times do not depend on copies, so every window below is a sum of them.
+#include "tests/support/step.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+using namespace spillway;
+using namespace spillway::testing;
+
+namespace {
+
+constexpr std::int32_t layers = 4;
+constexpr std::int32_t first_layer = 1; // 0 is the embedding
+constexpr std::int32_t last_layer = layers;
+// Query of one layer: 4096 tokens x 128 heads x 128 x 2 bytes.
+constexpr std::int64_t query_bytes = std::int64_t{4096} * 128 * 128 * 2;
+
+const std::string dense_model = R"(kind: scenario
+model: {extends: llama-3.1-405b, layers: 4}
+hardware:
+  extends: gb200-nvl72
+  host:
+    pool_rate: "1000 GB/s"
+    d2h: {rate: "100 GB/s", latency: "7 us"}
+    h2d: {rate: "125 GB/s", latency: "9 us"}
+    peeled_copy_rate: "50 GB/s"
+gpus: 1
+batch: {micro: 1, sequence: 4096}
+precision: {weights: bf16, gradients: bf16, master: none, moment1: bf16, moment2: bf16}
+policies:
+  recompute: {preset: full}
+  none: {preset: none}
+  keep: {preset: full, tensors: {query_proj: keep}}
+  offload: {preset: full, tensors: {query_proj: offload}}
+  two: {preset: full, tensors: {query_proj: offload, mlpwi_0: offload}}
+  four: {preset: full, tensors: {query_proj: offload, key_proj: offload, value_proj: offload, mlpwi_0: offload}}
+  input: {preset: full, tensors: {decoder_layer_input: offload}}
+)";
+
+Scenario with_schedule(const std::string& schedule, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> assignments{"runtime.schedule=" + schedule};
+  assignments.insert(assignments.end(), more.begin(), more.end());
+  return scenario_from(dense_model, assignments);
+}
+
+// A copy of `bytes`: latency, then bytes over rate, in whole picoseconds.
+SimTime copy_time(std::int64_t bytes, double rate, double latency) {
+  return to_sim_time(Seconds{latency}) +
+         SimTime{static_cast<std::int64_t>(std::ceil(static_cast<double>(bytes) / rate * 1e12))};
+}
+
+SimTime positive(SimTime time) {
+  return std::max(SimTime{0}, time);
+}
+
+// Makes a copy of `bytes` take `time`, by its rate. Latencies are set to zero.
+void set_store_time(Scenario& scenario, std::int64_t bytes, SimTime time) {
+  scenario.device.d2h_rate.value = static_cast<double>(bytes) / to_seconds(time).count();
+  scenario.device.d2h_latency.value = 0;
+}
+void set_reload_time(Scenario& scenario, std::int64_t bytes, SimTime time) {
+  scenario.device.h2d_rate.value = static_cast<double>(bytes) / to_seconds(time).count();
+  scenario.device.h2d_latency.value = 0;
+}
+void set_peeled_rate(Scenario& scenario, double rate) {
+  scenario.device.peeled_copy_rate.value = rate;
+}
+
+// Kernels of a layer from the one that produces the query (included) to its end.
+SimTime from_producer_to_end(const StepView& step, std::int32_t layer) {
+  return step.work_between(step.find("query_proj rotary", layer, Phase::forward),
+                           step.first_forward(layer + 1));
+}
+SimTime forward_of(const StepView& step, std::int32_t layer) {
+  return step.work_between(step.first_forward(layer), step.first_forward(layer + 1));
+}
+SimTime backward_of(const StepView& step, std::int32_t layer) {
+  return step.work_between(step.first_backward(layer), step.first_backward(layer - 1));
+}
+SimTime from_top_to_producer(const StepView& step, std::int32_t layer) {
+  return forward_of(step, layer) - from_producer_to_end(step, layer);
+}
+// Under `full` attention runs again in backward, and that reads the query first.
+SimTime from_top_to_reader(const StepView& step, std::int32_t layer) {
+  const TaskId top = step.backward_top(layer);
+  return step.work_between(top, step.find("attention", layer, Phase::recompute)) - step.took(top);
+}
+SimTime from_attention_backward_to_end(const StepView& step, std::int32_t layer) {
+  return step.work_between(step.find("d attention", layer, Phase::backward),
+                           step.first_backward(layer - 1));
+}
+
+// Times that hold to the picosecond when rates divide evenly; a rate that was
+// computed from a time may round each copy by one.
+void check_close(SimTime got, SimTime expected, std::int64_t copies = 4 * layers) {
+  CHECK(std::abs((got - expected).count()) <= copies);
+}
+
+} // namespace
+
+TEST_CASE("Without copies and collectives a step is the sum of its kernels") {
+  for (const char* schedule : {"serialized", "loop_bound", "pipelined"}) {
+    for (const char* policy : {"recompute", "none", "keep"}) {
+      CAPTURE(schedule);
+      CAPTURE(policy);
+      const Scenario scenario = with_schedule(schedule);
+      const Simulation simulation = run(scenario, policy);
+      const StepView step(simulation);
+      CHECK(step.copies().empty());
+      CHECK(step.makespan() == step.compute_only());
+      CHECK_FALSE(simulation.result.offload_hidden_fraction);
+    }
+  }
+}
+
+// Offloading recomputes what keeping recomputes, so both run the same kernels,
+// but for what a kept tensor costs in the framework's stack: 3 us and two passes
+// at 5.3 TB/s to put it there, and its share of filling the stack once a step.
+TEST_CASE("Offload runs the kernels of keep without what the stack costs") {
+  const Scenario scenario = with_schedule("serialized");
+  const Simulation keep = run(scenario, "keep");
+  const Simulation offload = run(scenario, "offload");
+  const SimTime save = to_sim_time(Seconds{3e-6 + 2.0 * query_bytes / 5.3e12});
+  const SimTime fill =
+      to_sim_time(Seconds{scenario.framework.stack_fill.value * layers * query_bytes / 5.3e12});
+  for (std::int32_t layer = first_layer; layer <= last_layer; ++layer) {
+    const StepView step(keep);
+    check_close(step.took(step.find("save query_proj", layer, Phase::forward)), save, 1);
+  }
+  check_close(StepView(offload).compute_only() + layers * save + fill,
+              StepView(keep).compute_only(), 2 * layers);
+}
+
+// Nothing overlaps: every copy adds its latency and its bytes over the rate,
+//   4 x (7 us + 134217728 / 100e9) + 4 x (9 us + 134217728 / 125e9).
+TEST_CASE("Serialized copies add all of their time to the step") {
+  const Scenario scenario = with_schedule("serialized");
+  const Simulation simulation = run(scenario, "offload");
+  const StepView step(simulation);
+  const SimTime store = copy_time(query_bytes, 100e9, 7e-6);
+  const SimTime reload = copy_time(query_bytes, 125e9, 9e-6);
+  CHECK(store.count() == 1'349'177'280);
+  CHECK(reload.count() == 1'082'741'824);
+  CHECK(step.makespan() == step.compute_only() + layers * (store + reload));
+  CHECK(simulation.result.time[static_cast<std::size_t>(TimeBin::exposed_offload)] ==
+        doctest::Approx(to_seconds(layers * (store + reload)).count()).epsilon(1e-12));
+  REQUIRE(simulation.result.offload_hidden_fraction);
+  CHECK(*simulation.result.offload_hidden_fraction == doctest::Approx(0.0).epsilon(1e-12));
+  for (std::int32_t layer = first_layer; layer <= last_layer; ++layer) {
+    const TaskId out = step.store("query_proj", layer);
+    const TaskId back = step.reload("query_proj", layer);
+    CHECK(step.lane(out) == step.lanes().compute);
+    CHECK(step.lane(back) == step.lanes().compute);
+    CHECK(step.start(out) == step.end(step.find("query_proj rotary", layer, Phase::forward)));
+    CHECK(step.end(back) == step.start(step.find("attention", layer, Phase::recompute)));
+  }
+}
+
+TEST_CASE("Serialized copies of several tensors add up") {
+  const Simulation simulation = run(with_schedule("serialized"), "two");
+  const StepView step(simulation);
+  const std::int64_t gate_bytes = std::int64_t{4096} * 53248 * 2;
+  const SimTime both = copy_time(query_bytes, 100e9, 7e-6) + copy_time(query_bytes, 125e9, 9e-6) +
+                       copy_time(gate_bytes, 100e9, 7e-6) + copy_time(gate_bytes, 125e9, 9e-6);
+  CHECK(step.makespan() == step.compute_only() + layers * both);
+}
+
+// A store starts when its tensor is there and the next layer waits for it: what
+// is longer than the rest of the layer is exposed. A reload starts at the top of
+// the layer's backward: what is longer than the way to its reader is exposed.
+TEST_CASE("Loop-bound copies expose what reaches beyond their layer") {
+  Scenario scenario = with_schedule("loop_bound");
+  const Simulation plain = run(scenario, "offload");
+  const StepView base(plain);
+  const SimTime rest =
+      from_producer_to_end(base, 2) - base.took(base.find("query_proj rotary", 2, Phase::forward));
+  const SimTime way = from_top_to_reader(base, 2);
+  REQUIRE(rest > SimTime{0});
+  REQUIRE(way > SimTime{0});
+  struct Case {
+    double store, reload; // in multiples of their windows
+  };
+  for (const Case c : {Case{0.5, 0.5}, Case{1.5, 0.5}, Case{0.5, 1.5}, Case{2.0, 3.0}}) {
+    CAPTURE(c.store);
+    CAPTURE(c.reload);
+    const SimTime store = to_sim_time(to_seconds(rest) * c.store);
+    const SimTime reload = to_sim_time(to_seconds(way) * c.reload);
+    set_store_time(scenario, query_bytes, store);
+    set_reload_time(scenario, query_bytes, reload);
+    scenario.device.host_pool_rate.value = 1e15;
+    const Simulation simulation = run(scenario, "offload");
+    const StepView step(simulation);
+    SimTime exposed{0};
+    for (std::int32_t layer = first_layer; layer <= last_layer; ++layer) {
+      exposed +=
+          positive(store - (from_producer_to_end(step, layer) -
+                            step.took(step.find("query_proj rotary", layer, Phase::forward))));
+      exposed += positive(reload - from_top_to_reader(step, layer));
+    }
+    check_close(step.makespan(), step.compute_only() + exposed);
+    CHECK((exposed > SimTime{0}) == (c.store > 1 || c.reload > 1));
+    for (std::int32_t layer = first_layer; layer <= last_layer; ++layer) {
+      const TaskId out = step.store("query_proj", layer);
+      CHECK(step.lane(out) == step.lanes().d2h);
+      CHECK(step.start(out) == step.end(step.find("query_proj rotary", layer, Phase::forward)));
+      CHECK(step.end(out) <= step.start(step.first_forward(layer + 1)));
+      const TaskId back = step.reload("query_proj", layer);
+      CHECK(step.lane(back) == step.lanes().h2d);
+      CHECK(step.start(back) == step.end(step.backward_top(layer)));
+      CHECK(step.end(back) <= step.start(step.find("attention", layer, Phase::recompute)));
+    }
+  }
+}
+
+// The loop is rotated: the store of layer i has the time from the top of layer
+// i + 1 to the kernel that produces the same tensor there; the reload of layer i
+// the time from the attention backward of layer i + 1 to its end. The last store
+// and the first reload are kernels at the peeled rate.
+TEST_CASE("Pipelined copies have a window in the neighbouring layer") {
+  Scenario scenario = with_schedule("pipelined");
+  const Simulation plain = run(scenario, "offload");
+  const StepView base(plain);
+  const SimTime out_window = from_top_to_producer(base, 2);
+  const SimTime back_window = from_attention_backward_to_end(base, 2);
+  REQUIRE(out_window > SimTime{0});
+  REQUIRE(back_window > SimTime{0});
+  struct Case {
+    double store, reload;
+  };
+  for (const Case c : {Case{0.5, 0.5}, Case{1.5, 0.5}, Case{0.5, 1.5}, Case{2.0, 3.0}}) {
+    CAPTURE(c.store);
+    CAPTURE(c.reload);
+    const SimTime store = to_sim_time(to_seconds(out_window) * c.store);
+    const SimTime reload = to_sim_time(to_seconds(back_window) * c.reload);
+    set_store_time(scenario, query_bytes, store);
+    set_reload_time(scenario, query_bytes, reload);
+    scenario.device.host_pool_rate.value = 1e15;
+    // Slower than either link, so that it alone decides about peeled copies.
+    const double peeled_rate =
+        0.5 * std::min(scenario.device.d2h_rate.value, scenario.device.h2d_rate.value);
+    set_peeled_rate(scenario, peeled_rate);
+    const SimTime peeled = copy_time(query_bytes, peeled_rate, 0);
+
+    const Simulation simulation = run(scenario, "offload");
+    const StepView step(simulation);
+    SimTime exposed = 2 * peeled;
+    for (std::int32_t layer = first_layer; layer < last_layer; ++layer) {
+      exposed += positive(store - from_top_to_producer(step, layer + 1));
+      exposed += positive(reload - from_attention_backward_to_end(step, layer + 1));
+    }
+    check_close(step.makespan(), step.compute_only() + exposed);
+
+    for (std::int32_t layer = first_layer; layer < last_layer; ++layer) {
+      CAPTURE(layer);
+      const TaskId out = step.store("query_proj", layer);
+      CHECK(step.lane(out) == step.lanes().d2h);
+      CHECK(step.start(out) == step.end(step.last_forward(layer)));
+      CHECK(step.end(out) <= step.start(step.find("query_proj rotary", layer + 1, Phase::forward)));
+      const TaskId back = step.reload("query_proj", layer);
+      CHECK(step.lane(back) == step.lanes().h2d);
+      CHECK(step.start(back) == step.start(step.find("d attention", layer + 1, Phase::backward)));
+      CHECK(step.end(back) <= step.start(step.first_backward(layer)));
+    }
+    const TaskId last_store = step.store("query_proj", last_layer);
+    CHECK(step.lane(last_store) == step.lanes().compute);
+    CHECK(step.start(last_store) == step.end(step.last_forward(last_layer)));
+    CHECK(step.end(last_store) == step.start(step.first_forward(last_layer + 1)));
+    CHECK(std::abs((step.took(last_store) - peeled).count()) <= 1);
+    const TaskId first_reload = step.reload("query_proj", last_layer);
+    CHECK(step.lane(first_reload) == step.lanes().compute);
+    CHECK(std::abs((step.took(first_reload) - peeled).count()) <= 1);
+    CHECK(step.end(first_reload) <=
+          step.start(step.find("attention", last_layer, Phase::recompute)));
+  }
+}
+
+// The layer input is produced by the layer before, so nothing in layer i + 1
+// produces it again before its end: the whole layer is its window.
+TEST_CASE("A pipelined store of the layer input must end with the next layer") {
+  Scenario scenario = with_schedule("pipelined");
+  const std::int64_t bytes = std::int64_t{4096} * 16384 * 2;
+  const Simulation plain = run(scenario, "input");
+  const SimTime layer_time = forward_of(StepView(plain), 2);
+  for (const double ratio : {0.9, 1.25}) {
+    CAPTURE(ratio);
+    const SimTime store = to_sim_time(to_seconds(layer_time) * ratio);
+    set_store_time(scenario, bytes, store);
+    const SimTime instant{1000};
+    set_reload_time(scenario, bytes, instant);
+    scenario.device.host_pool_rate.value = 1e18;
+    set_peeled_rate(scenario, 1e14);
+    const Simulation simulation = run(scenario, "input");
+    const StepView step(simulation);
+    // The peeled store goes at the speed of its link, the slower of the two.
+    SimTime exposed = store + copy_time(bytes, 1e14, 0);
+    for (std::int32_t layer = first_layer; layer < last_layer; ++layer) {
+      exposed += positive(store - forward_of(step, layer + 1));
+      CHECK(step.start(step.store("decoder_layer_input", layer)) ==
+            step.start(step.first_forward(layer + 1)));
+      CHECK(step.end(step.store("decoder_layer_input", layer)) <=
+            step.start(step.first_forward(layer + 2)));
+    }
+    check_close(step.makespan(), step.compute_only() + exposed);
+  }
+}
+
+// More names than three: reloads start at the top of the layer's backward, one
+// after the other, so the window is the whole layer.
+TEST_CASE("Pipelined reloads of many tensors start at the top of the layer") {
+  Scenario scenario = with_schedule("pipelined");
+  scenario.device.host_pool_rate.value = 1e15;
+  const std::int64_t key_bytes = std::int64_t{4096} * 8 * 128 * 2;
+  const std::int64_t gate_bytes = std::int64_t{4096} * 53248 * 2;
+  const std::int64_t all = query_bytes + 2 * key_bytes + gate_bytes;
+  const Simulation plain = run(scenario, "four");
+  const SimTime window = backward_of(StepView(plain), 2);
+  scenario.device.d2h_rate.value = 1e15;
+  scenario.device.d2h_latency.value = 0;
+  set_peeled_rate(scenario, 1e15);
+  for (const double ratio : {0.9, 1.5}) {
+    CAPTURE(ratio);
+    set_reload_time(scenario, all, to_sim_time(to_seconds(window) * ratio));
+    const Simulation simulation = run(scenario, "four");
+    const StepView step(simulation);
+    const SimTime reload = to_sim_time(to_seconds(window) * ratio);
+    // Peeled reloads run at the link's rate, the lower one.
+    SimTime exposed = reload + copy_time(all, 1e15, 0);
+    for (std::int32_t layer = first_layer; layer < last_layer; ++layer) {
+      exposed += positive(reload - backward_of(step, layer + 1));
+      SimTime first = step.makespan();
+      for (const char* tensor : {"query_proj", "key_proj", "value_proj", "mlp gate"}) {
+        first = std::min(first, step.start(step.reload(tensor, layer)));
+        CHECK(step.end(step.reload(tensor, layer)) <= step.start(step.first_backward(layer)));
+      }
+      CHECK(first == step.start(step.first_backward(layer + 1)));
+    }
+    check_close(step.makespan(), step.compute_only() + exposed, 100);
+  }
+}
+
+// A store that is shorter than the layer never holds anything up.
+TEST_CASE("Streamed copies shorter than a layer are hidden") {
+  Scenario scenario = with_schedule("streamed");
+  const Simulation plain = run(scenario, "offload");
+  const SimTime forward = forward_of(StepView(plain), 2);
+  set_store_time(scenario, query_bytes, to_sim_time(to_seconds(forward) * 0.95));
+  set_reload_time(scenario, query_bytes, to_sim_time(to_seconds(forward) * 0.5));
+  scenario.device.host_pool_rate.value = 1e15;
+  const Simulation simulation = run(scenario, "offload");
+  const StepView step(simulation);
+  for (std::int32_t layer = first_layer; layer <= last_layer; ++layer) {
+    const TaskId out = step.store("query_proj", layer);
+    CHECK(step.lane(out) == step.lanes().d2h);
+    CHECK(step.start(out) == step.end(step.find("query_proj rotary", layer, Phase::forward)));
+    CHECK(step.start(step.first_forward(layer + 1)) == step.end(step.last_forward(layer)));
+  }
+  CHECK(step.makespan() == step.compute_only());
+}
+
+// With S the time of a store, F that of a layer's forward, p the time from its
+// top to its tensor and k layers in flight:
+//   top(i)  = max(top(i-1) + F, stored(i-1-k))    stored(i) = max(stored(i-1), top(i) + p) + S
+TEST_CASE("Streamed stores hold a layer back only beyond the layers in flight") {
+  for (const std::int64_t in_flight : {1, 2, 1000}) {
+    for (const double ratio : {0.5, 1.5, 2.5}) {
+      CAPTURE(in_flight);
+      CAPTURE(ratio);
+      Scenario scenario = with_schedule("streamed");
+      scenario.runtime.in_flight_layers = in_flight;
+      const Simulation plain = run(scenario, "offload");
+      const SimTime forward = forward_of(StepView(plain), 2);
+      const SimTime store = to_sim_time(to_seconds(forward) * ratio);
+      set_store_time(scenario, query_bytes, store);
+      scenario.device.host_pool_rate.value = 1e15;
+      const Simulation simulation = run(scenario, "offload");
+      const StepView step(simulation);
+      SimTime top = step.start(step.first_forward(first_layer));
+      std::vector<SimTime> stored{SimTime{0}}; // by layer
+      for (std::int32_t layer = first_layer; layer <= last_layer; ++layer) {
+        CAPTURE(layer);
+        check_close(step.start(step.first_forward(layer)), top);
+        const SimTime producer_end =
+            top + from_top_to_producer(step, layer) +
+            step.took(step.find("query_proj rotary", layer, Phase::forward));
+        stored.push_back(std::max(stored.back(), producer_end) + store);
+        check_close(step.end(step.store("query_proj", layer)), stored.back());
+        top += forward_of(step, layer);
+        const std::int64_t waits_for = layer - in_flight; // of the next layer
+        if (waits_for >= first_layer) {
+          top = std::max(top, stored[static_cast<std::size_t>(waits_for)]);
+          CHECK(step.end(step.store("query_proj", static_cast<std::int32_t>(waits_for))) <=
+                step.start(step.first_forward(layer + 1)));
+        }
+      }
+      check_close(step.start(step.first_forward(last_layer + 1)), top);
+    }
+  }
+}
+
+TEST_CASE("Streamed reloads start the given number of layers ahead") {
+  for (const std::int64_t ahead : {1, 2}) {
+    CAPTURE(ahead);
+    Scenario scenario = with_schedule("streamed");
+    scenario.runtime.prefetch_layers = ahead;
+    const Simulation simulation = run(scenario, "offload");
+    const StepView step(simulation);
+    for (std::int32_t layer = first_layer; layer <= last_layer; ++layer) {
+      CAPTURE(layer);
+      // Copies are far shorter than a layer here, so nothing else delays them,
+      // except that several may start with the head, one after the other.
+      const auto from = static_cast<std::int32_t>(layer + ahead); // in whose backward it starts
+      const TaskId back = step.reload("query_proj", layer);
+      if (from <= last_layer) {
+        CHECK(step.start(back) == step.end(step.backward_top(from)));
+      } else {
+        CHECK(step.start(back) >= step.end(step.last_forward(last_layer + 1)));
+        CHECK(step.start(back) < step.start(step.first_backward(last_layer)));
+      }
+      CHECK(step.end(back) <= step.start(step.find("attention", layer, Phase::recompute)));
+    }
+    CHECK(step.makespan() == step.compute_only());
+  }
+}
+
+TEST_CASE("The last layer stays on the device where the runtime says so") {
+  const Scenario scenario = with_schedule("streamed", {"runtime.offload_last_layer=false"});
+  const Simulation simulation = run(scenario, "offload");
+  CHECK(StepView(simulation).copies().size() == 2 * (layers - 1));
+  CHECK(simulation.result.d2h_bytes == (layers - 1) * query_bytes);
+}
+
+// One asynchronous copy at a time: both directions share a queue.
+TEST_CASE("A limit of one asynchronous copy puts both directions on one lane") {
+  const Scenario one = with_schedule("loop_bound", {"runtime.async_compute_limit=1"});
+  const Simulation simulation = run(one, "offload");
+  CHECK(simulation.lowered.lanes[0].h2d == simulation.lowered.lanes[0].d2h);
+  const Simulation many = run(with_schedule("loop_bound"), "offload");
+  CHECK(many.lowered.lanes[0].h2d != many.lowered.lanes[0].d2h);
+}
+
+// Two layers, none repeated in between: the peeled store and reload are of the
+// second layer, the overlapped ones of the first.
+TEST_CASE("Every layer count down to one obeys the pipelined schedule") {
+  for (const int count : {1, 2, 6}) {
+    CAPTURE(count);
+    const Scenario scenario = with_schedule("pipelined", {"model.layers=" + std::to_string(count)});
+    const Simulation simulation = run(scenario, "offload");
+    const StepView step(simulation);
+    std::int64_t on_compute = 0;
+    for (const TaskId copy : step.copies()) {
+      on_compute += step.lane(copy) == step.lanes().compute ? 1 : 0;
+    }
+    CHECK(on_compute == 2);
+    CHECK(step.copies().size() == static_cast<std::size_t>(2 * count));
+    CHECK(simulation.result.h2d_bytes == count * query_bytes);
+  }
+}
+
+TEST_CASE("Schedules order as their freedom: none is faster than streamed") {
+  const auto time = [](const std::string& schedule) {
+    return run(with_schedule(schedule), "two").result.step_time_s;
+  };
+  CHECK(time("streamed") <= time("pipelined"));
+  CHECK(time("pipelined") < time("serialized"));
+  CHECK(time("loop_bound") < time("serialized"));
+}

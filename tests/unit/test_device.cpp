@@ -1,0 +1,352 @@
+#include "hw_models/device.hpp"
+#include "sim/lower/catalog.hpp"
+#include "tests/support/reports.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace spillway;
+
+namespace {
+
+const Catalog& catalog() {
+  static const Catalog own({"."});
+  return own;
+}
+
+YamlNode hardware_file(const std::string& name) {
+  return catalog().load_file(CatalogKind::hardware, catalog().find(CatalogKind::hardware, name));
+}
+
+Device read(const YamlNode& node, Diagnostics& diagnostics) {
+  return read_device(node, catalog().table_folder(), diagnostics);
+}
+
+// The first committed file with changes, in the way of --set.
+YamlNode changed(const std::vector<std::string>& assignments) {
+  YamlNode node = hardware_file(catalog().names(CatalogKind::hardware).front());
+  for (const std::string& assignment : assignments) {
+    set_path(node, assignment);
+  }
+  return node;
+}
+
+// Reported messages and hints, without places.
+std::string complaints(const std::vector<std::string>& assignments) {
+  Diagnostics diagnostics;
+  static_cast<void>(read(changed(assignments), diagnostics));
+  std::string all;
+  try {
+    diagnostics.throw_if_any();
+  } catch (const InputError& error) {
+    for (const Diagnostic& found : error.diagnostics()) {
+      all += (all.empty() ? "" : "\n") + found.message +
+             (found.hint.empty() ? "" : " | " + found.hint);
+    }
+  }
+  return all;
+}
+
+void remove(YamlNode& map, std::string_view key) {
+  std::erase_if(map.entries, [&](const YamlEntry& entry) { return entry.key == key; });
+}
+
+YamlNode& entry_of(YamlNode& map, std::string_view key) {
+  const auto found = std::find_if(map.entries.begin(), map.entries.end(),
+                                  [&](const YamlEntry& entry) { return entry.key == key; });
+  REQUIRE(found != map.entries.end());
+  return found->value;
+}
+
+// A source of the test's own, so that no tag of the file matters.
+const std::string own_source =
+    "sources={mine: {title: Mine, url: u, commit: c}, other: {title: O}}";
+
+// Complaints about gpu.hbm_rate written as `value`. The file's tags are gone with its
+// sources, so only those that name this coefficient are of interest.
+std::string complaints_about(const std::string& value) {
+  YamlNode node = changed({});
+  remove(node, "sources");
+  remove(entry_of(node, "gpu"), "hbm_rate");
+  set_path(node, own_source);
+  set_path(node, "gpu.hbm_rate=" + value);
+  Diagnostics diagnostics;
+  static_cast<void>(read(node, diagnostics));
+  std::string all;
+  try {
+    diagnostics.throw_if_any();
+  } catch (const InputError& error) {
+    for (const Diagnostic& found : error.diagnostics()) {
+      if (found.place.source && found.place.source->name == "--set") {
+        all += (all.empty() ? "" : "\n") + found.message +
+               (found.hint.empty() ? "" : " | " + found.hint);
+      }
+    }
+  }
+  return all;
+}
+
+} // namespace
+
+TEST_CASE("Every committed hardware file is read without a complaint") {
+  const std::vector<std::string> names = catalog().names(CatalogKind::hardware);
+  REQUIRE(names.size() >= 2);
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    Diagnostics diagnostics;
+    const Device device = read(hardware_file(name), diagnostics);
+    CHECK(report_text(diagnostics) == "");
+    CHECK(device.name == name);
+    CHECK_FALSE(device.title.empty());
+    CHECK(device.scale_up_domain % device.gpus_per_cpu == 0);
+  }
+}
+
+TEST_CASE("Every committed coefficient has a kind, a source and an ordered range") {
+  const std::set<std::string> kinds{"datasheet", "measured", "inferred", "assumed"};
+  for (const std::string& name : catalog().names(CatalogKind::hardware)) {
+    Diagnostics diagnostics;
+    const Device device = read(hardware_file(name), diagnostics);
+    std::set<std::string> paths;
+    for (const Coefficient* c : device.coefficients()) {
+      CAPTURE(name);
+      CAPTURE(c->path);
+      CHECK(kinds.count(c->kind) == 1);
+      CHECK_FALSE(c->source.empty());
+      CHECK(c->source != "set by the user");
+      CHECK(c->low <= c->value);
+      CHECK(c->value <= c->high);
+      CHECK(c->value > 0);
+      CHECK(paths.insert(c->path).second);
+    }
+    // All fields of Device, and one more where both directions share a limit.
+    CHECK(paths.size() == (device.duplex_rate ? 24 : 23));
+  }
+}
+
+TEST_CASE("Every committed hardware has tables for all kinds of product and stages") {
+  for (const std::string& name : catalog().names(CatalogKind::hardware)) {
+    CAPTURE(name);
+    Diagnostics diagnostics;
+    const Device device = read(hardware_file(name), diagnostics);
+    const auto served = [&](KernelTable::Op op, Stage stage) {
+      return std::any_of(device.tables.begin(), device.tables.end(), [&](const auto& table) {
+        return table->op == op && table->type == DataType::bf16 && table->serves(stage);
+      });
+    };
+    for (const Stage stage : {Stage::forward, Stage::dgrad, Stage::wgrad}) {
+      CHECK(served(KernelTable::Op::matmul, stage));
+      CHECK(served(KernelTable::Op::grouped_matmul, stage));
+    }
+    CHECK(served(KernelTable::Op::attention, Stage::forward));
+    CHECK(served(KernelTable::Op::attention, Stage::backward));
+  }
+}
+
+// A file's value reaches the field of its path: 23 coefficients, each set to its own number.
+TEST_CASE("A value under --set lands in the coefficient of that path") {
+  const std::vector<std::string> names = catalog().names(CatalogKind::hardware);
+  Diagnostics diagnostics;
+  const Device plain = read(hardware_file(names.front()), diagnostics);
+  double step = 0;
+  for (const Coefficient* c : plain.coefficients()) {
+    CAPTURE(c->path);
+    step += 1;
+    std::string text = std::to_string(static_cast<int>(step)) + "e-2";
+    double value = step / 100;
+    if (c->dimension == Dimension::bytes) {
+      text = std::to_string(static_cast<int>(step)) + " kB";
+      value = step * 1e3;
+    } else if (c->dimension == Dimension::seconds) {
+      text = std::to_string(static_cast<int>(step)) + " us";
+      value = step * 1e-6;
+    } else if (c->dimension == Dimension::byte_rate) {
+      text = std::to_string(static_cast<int>(step)) + " GB/s";
+      value = step * 1e9;
+    } else if (c->dimension == Dimension::flop_rate) {
+      text = std::to_string(static_cast<int>(step)) + " TFLOP/s";
+      value = step * 1e12;
+    }
+    const Device device = read(changed({c->path + "=" + text}), diagnostics);
+    CHECK(report_text(diagnostics) == "");
+    std::size_t differing = 0;
+    const std::vector<const Coefficient*> all = device.coefficients();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i]->kind == "assumed" && all[i]->source == "set by the user") {
+        ++differing;
+        CHECK(all[i]->path == c->path);
+        CHECK(all[i]->value == doctest::Approx(value).epsilon(1e-12));
+        CHECK_FALSE(all[i]->has_range());
+        CHECK(all[i]->low == all[i]->value);
+        CHECK(all[i]->high == all[i]->value);
+      }
+    }
+    CHECK(differing == 1);
+  }
+}
+
+TEST_CASE("Coefficients of paths read into the fields that carry their names") {
+  Diagnostics diagnostics;
+  const Device device = read(
+      changed({"host.d2h.rate=1 GB/s", "host.h2d.rate=2 GB/s", "host.d2h.latency=3 us",
+               "host.h2d.latency=4 us", "scale_up.all_gather=0.1", "scale_up.reduce_scatter=0.2",
+               "scale_up.all_to_all=0.3", "scale_up.latency=5 us", "scale_out.latency=6 us",
+               "host.duplex_rate=7 GB/s", "host.pool_rate=8 GB/s", "gpu.matmul_derate=0.4",
+               "gpu.attention_derate=0.5", "host.gpus_per_cpu=3", "scale_up.domain=9"}),
+      diagnostics);
+  CHECK(report_text(diagnostics) == "");
+  CHECK(device.d2h_rate.value == 1e9);
+  CHECK(device.h2d_rate.value == 2e9);
+  CHECK(device.d2h_latency.value == doctest::Approx(3e-6));
+  CHECK(device.h2d_latency.value == doctest::Approx(4e-6));
+  CHECK(device.all_gather.value == 0.1);
+  CHECK(device.reduce_scatter.value == 0.2);
+  CHECK(device.all_to_all.value == 0.3);
+  CHECK(device.scale_up_latency.value == doctest::Approx(5e-6));
+  CHECK(device.scale_out_latency.value == doctest::Approx(6e-6));
+  REQUIRE(device.duplex_rate.has_value());
+  CHECK(device.duplex_rate->value == 7e9);
+  CHECK(device.host_pool_rate.value == 8e9);
+  CHECK(device.matmul_derate.value == 0.4);
+  CHECK(device.attention_derate.value == 0.5);
+  CHECK(device.gpus_per_cpu == 3);
+  CHECK(device.scale_up_domain == 9);
+}
+
+TEST_CASE("A coefficient is read with its range, kind and the full text of its source") {
+  YamlNode node = changed({"sources.mine={title: Mine, url: u, commit: c}"});
+  remove(entry_of(node, "gpu"), "hbm_rate");
+  set_path(node, "gpu.hbm_rate={value: 5 TB/s, low: 4 TB/s, high: 6.5 TB/s, kind: inferred, "
+                 "source: mine, note: why}");
+  Diagnostics diagnostics;
+  const Device device = read(node, diagnostics);
+  CHECK(report_text(diagnostics) == "");
+  CHECK(device.hbm_rate.path == "gpu.hbm_rate");
+  CHECK(device.hbm_rate.value == 5e12);
+  CHECK(device.hbm_rate.low == 4e12);
+  CHECK(device.hbm_rate.high == 6.5e12);
+  CHECK(device.hbm_rate.has_range());
+  CHECK(device.hbm_rate.kind == "inferred");
+  CHECK(device.hbm_rate.source == "Mine, u at c");
+}
+
+TEST_CASE("A coefficient without its unit is reported") {
+  CHECK(complaints({"gpu.hbm_rate=5"}) ==
+        "'hbm_rate' needs a unit | write for example \"193 GB/s\"");
+  CHECK(complaints({"gpu.hbm_rate.value=5"}) ==
+        "'value' needs a unit | write for example \"193 GB/s\"");
+  CHECK(complaints({"host.d2h.latency=5"}) ==
+        "'latency' needs a unit | write for example \"8 us\"");
+  CHECK(complaints({"gpu.matmul_derate=0.5 GB/s"}) ==
+        "'matmul_derate' must be a number, not '0.5 GB/s'");
+}
+
+TEST_CASE("A source that the file does not list is reported with the nearest one") {
+  CHECK(complaints_about("{value: 5 TB/s, kind: measured, source: mien}") ==
+        "'hbm_rate' names the unknown source 'mien' | did you mean 'mine'?");
+  CHECK(complaints_about("{value: 5 TB/s, kind: measured, source: rumour}") ==
+        "'hbm_rate' names the unknown source 'rumour' | known: mine, other");
+  CHECK(complaints_about("{value: 5 TB/s, kind: measured, source: mine}") == "");
+  CHECK(complaints_about("{value: 5 TB/s, kind: measured}") ==
+        "missing key 'source' in 'hbm_rate'");
+}
+
+TEST_CASE("A range needs both ends and must enclose the value") {
+  const auto with = [](const std::string& range) {
+    return complaints_about("{value: 5 TB/s, " + range + ", kind: measured, source: mine}");
+  };
+  const std::string both = "'hbm_rate' needs both 'low' and 'high', or neither";
+  const std::string order = "'hbm_rate' must have low <= value <= high";
+  CHECK(with("low: 4 TB/s") == both);
+  CHECK(with("high: 6 TB/s") == both);
+  CHECK(with("low: 5.5 TB/s, high: 6 TB/s") == order);
+  CHECK(with("low: 4 TB/s, high: 4.5 TB/s") == order);
+  CHECK(with("low: 6 TB/s, high: 4 TB/s") == order);
+  CHECK(with("low: 5 TB/s, high: 5 TB/s") == "");
+}
+
+TEST_CASE("An unknown kind of number is reported with the nearest one") {
+  CHECK(complaints_about("{value: 5 TB/s, kind: measurd, source: mine}") ==
+        "unknown value 'measurd' for 'kind' | did you mean 'measured'?");
+  CHECK(complaints_about("{value: 5 TB/s, kind: guessed, source: mine}") ==
+        "unknown value 'guessed' for 'kind' | known: datasheet, measured, inferred, assumed");
+  CHECK(complaints_about("{value: 5 TB/s, source: mine}") == "missing key 'kind' in 'hbm_rate'");
+}
+
+TEST_CASE("An unknown path of the NIC is reported, the known ones are read") {
+  CHECK(complaints({"scale_out.path=gpu"}) ==
+        "unknown value 'gpu' for 'path' | known: separate, host, gpu_link");
+  CHECK(complaints({"scale_out.path=gpu_lnk"}) ==
+        "unknown value 'gpu_lnk' for 'path' | did you mean 'gpu_link'?");
+  const std::array<std::pair<const char*, NicPath>, 3> paths{
+      {{"separate", NicPath::separate}, {"host", NicPath::host}, {"gpu_link", NicPath::gpu_link}}};
+  for (const auto& [text, path] : paths) {
+    Diagnostics diagnostics;
+    CHECK(read(changed({std::string("scale_out.path=") + text}), diagnostics).nic_path == path);
+    CHECK(report_text(diagnostics) == "");
+  }
+}
+
+TEST_CASE("Values outside the range of a coefficient are reported") {
+  CHECK(complaints({"gpu.hbm_rate=0 GB/s"}).substr(0, 34) == "'hbm_rate' must be greater than 0 ");
+  CHECK(complaints({"gpu.matmul_derate=1.6"}) ==
+        "'matmul_derate' must be greater than 0 and at most 1.5, not 1.6");
+  CHECK(complaints({"scale_out.efficiency=0"}) ==
+        "'efficiency' must be greater than 0 and at most 1.5, not 0");
+  CHECK(complaints({"host.gpus_per_cpu=0"}) == "'gpus_per_cpu' must be between 1 and 64, not 0");
+  CHECK(complaints({"gpu.kernel_overhead=0 us"}) == ""); // none at all is a legitimate what-if
+}
+
+TEST_CASE("Unknown and missing keys of a hardware file are reported") {
+  CHECK(complaints({"gpu.hbm_rat=5 TB/s"}) ==
+        "unknown key 'hbm_rat' in 'gpu' | did you mean 'hbm_rate'?");
+  CHECK(complaints({"kind=model"}) == "unknown value 'model' for 'kind' | known: hardware");
+  for (const char* section : {"sources", "gpu", "host", "scale_up", "scale_out"}) {
+    YamlNode node = changed({});
+    remove(node, section);
+    Diagnostics diagnostics;
+    static_cast<void>(read(node, diagnostics));
+    const std::string text = report_text(diagnostics);
+    CHECK(text.find(std::string("missing key '") + section + "' in 'hardware'") !=
+          std::string::npos);
+  }
+  YamlNode node = changed({});
+  remove(entry_of(node, "gpu"), "context");
+  Diagnostics diagnostics;
+  static_cast<void>(read(node, diagnostics));
+  CHECK(report_text(diagnostics).find("missing key 'context' in 'gpu'") != std::string::npos);
+}
+
+TEST_CASE("Each kind of product needs a table, and a table must exist") {
+  CHECK(complaints({"gpu.kernels.matmul.bf16=[]"}) ==
+        "'matmul' needs at least one table under 'bf16'");
+  CHECK_THROWS_AS(complaints({"gpu.kernels.matmul.bf16=[nowhere.yaml]"}), InputError);
+}
+
+// Else a table in the wrong list is quietly used, or never.
+TEST_CASE("A table listed under another kind of product is refused") {
+  Diagnostics diagnostics;
+  const YamlNode file = changed({});
+  const YamlNode* kernels = file.find("gpu")->find("kernels");
+  const std::string attention = kernels->find("attention")->find("bf16")->items.front().text;
+  CHECK(complaints({"gpu.kernels.matmul.bf16=[" + attention + "]"}) != "");
+}
+
+TEST_CASE("Coefficients are shown in their own unit") {
+  Coefficient c;
+  CHECK(format_coefficient(c, 0.75) == "0.75");
+  c.dimension = Dimension::byte_rate;
+  CHECK(format_coefficient(c, 193e9) == "193 GB/s");
+  c.dimension = Dimension::bytes;
+  CHECK(format_coefficient(c, 174.8e9) == "174.8 GB");
+  c.dimension = Dimension::flop_rate;
+  CHECK(format_coefficient(c, 908.2e12) == "908.2 TFLOP/s");
+  c.dimension = Dimension::seconds;
+  CHECK(format_coefficient(c, 12.4e-3) == "12.4 ms");
+}
