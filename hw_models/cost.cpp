@@ -124,7 +124,7 @@ Seconds CostModel::kernel_time(const Work& work) const {
         derate *= varied_factor_;
       }
     }
-    return overhead + work.flops() / FlopRate{entry.rate * derate / entry.derate};
+    return overhead + work.flops() / FlopRate{entry.rate * derate * speed_ / entry.derate};
   }
   default: throw std::logic_error("a collective is not a kernel");
   }

@@ -3,6 +3,10 @@
 //   matmul      overhead + flops / (table rate x matmul_derate / table derate)
 //   attention   overhead + flops / (table rate x attention_derate / table derate)
 //   memory      overhead + bytes / hbm_rate
+//
+// with the rates of matmul and attention multiplied by the clock's speed, which is
+// 1 unless the device has a clock rule and someone has solved it.
+//
 //   copies, collectives: a latency and an amount over weighted shared resources
 //
 // A collective among g ranks, p of them in each of d scale-up domains (g = p d),
@@ -72,6 +76,7 @@ public:
   CostModel(const Device& device, std::int64_t gpus, RateCache& cache);
   // Lets one product shape run at `factor` times the rate of the others.
   void vary_shape(const ProductShape& shape, double factor);
+  void set_speed(double speed) { speed_ = speed; } // of matmul and attention kernels
 
   // Time of a matmul, attention or memory kernel; none is 0.
   [[nodiscard]] Seconds kernel_time(const Work& work) const;
@@ -87,6 +92,7 @@ private:
   RateCache* cache_;
   std::optional<ProductShape> varied_;
   double varied_factor_ = 1;
+  double speed_ = 1;
   mutable std::set<std::string> extrapolations_;
 };
 

@@ -153,6 +153,15 @@ void read_gpu(const YamlNode& node, const Sources& sources, const std::filesyste
     device.peak_bf16 = peak_section.read("bf16", Dimension::flop_rate, positive);
     peaks.finish();
   }
+  if (const YamlNode* clock = in.child("clock")) {
+    MapReader map(*clock, "clock", diagnostics);
+    SectionReader rule(map, "gpu.clock", sources, diagnostics);
+    device.clock = ClockRule{rule.read("memory_power", std::nullopt, share),
+                             rule.read("idle_power", std::nullopt, share),
+                             rule.read("max_speed", std::nullopt, {1.0, 4.0}),
+                             rule.read("exponent", std::nullopt, {1.0, 6.0, true})};
+    map.finish();
+  }
   if (const YamlNode* kernels = in.required_child("kernels")) {
     read_tables(*kernels, folder, device, diagnostics);
   }
@@ -252,6 +261,10 @@ std::vector<Coefficient*> Device::coefficients() {
                                 &scale_out_efficiency};
   if (duplex_rate) {
     all.push_back(&*duplex_rate);
+  }
+  if (clock) {
+    all.insert(all.end(),
+               {&clock->memory_power, &clock->idle_power, &clock->max_speed, &clock->exponent});
   }
   return all;
 }

@@ -38,6 +38,15 @@ enum class NicPath : std::uint8_t {
   gpu_link, // the GPU's link to the host, both directions: GPU and NIC share a switch
 };
 
+// A board whose power limit sets the clock of matmul and attention kernels.
+// Powers are shares of the limit; see CostModel and sim/lower/clock.hpp.
+struct ClockRule {
+  Coefficient memory_power; // while a kernel that is bound by HBM runs
+  Coefficient idle_power;   // while only copies or collectives run
+  Coefficient max_speed;    // highest clock over the one that matmuls sustain
+  Coefficient exponent;     // power of matmuls grows with clock to this power
+};
+
 struct Device {
   std::string name;
   std::string title;
@@ -62,6 +71,8 @@ struct Device {
   Coefficient scale_up_rate, scale_up_latency;
   Coefficient all_gather, reduce_scatter, all_to_all; // bus bandwidth / scale_up_rate
   Coefficient scale_out_rate, scale_out_latency, scale_out_efficiency;
+
+  std::optional<ClockRule> clock; // none: kernel times do not depend on what else runs
 
   std::vector<std::shared_ptr<const KernelTable>> tables;
 

@@ -100,7 +100,6 @@ KernelTable KernelTable::read(const YamlNode& node, Diagnostics& diagnostics) {
   table.stage = table.any_stage_ ? Stage::forward : static_cast<Stage>(stage);
   table.device = in.text("device");
   table.kind = in.text("provenance");
-  double scale = 1;
   if (const YamlNode* source = in.required_child("source")) {
     MapReader map(*source, "source", diagnostics);
     table.source = map.text("title");
@@ -111,7 +110,7 @@ KernelTable KernelTable::read(const YamlNode& node, Diagnostics& diagnostics) {
   }
   if (const YamlNode* node_scale = in.child("scale")) {
     MapReader map(*node_scale, "scale", diagnostics);
-    scale = map.number("value", {0.0, 100.0, true});
+    table.scale_ = map.number("value", {0.0, 100.0, true});
     table.kind = map.text_or("kind", table.kind);
     static_cast<void>(map.text_or("note", ""));
     map.finish();
@@ -146,13 +145,39 @@ KernelTable KernelTable::read(const YamlNode& node, Diagnostics& diagnostics) {
     const Point point = point_of(work);
     const double seconds = (*row)[columns.size() - 1] * 1e-6;
     table.points_.push_back(point);
-    table.log_rates_.push_back(std::log(scale * work.flops().value() / seconds));
+    table.flops_.push_back(work.flops().value());
+    table.times_.push_back(seconds);
     table.head_shapes_.push_back(head_shape(work));
   }
   if (table.points_.empty() && diagnostics.empty()) {
     in.error("rows", "a kernel table needs at least one row");
   }
+  table.fit_line();
   return table;
+}
+
+// Minimises sum ((t0 + c f_i) / t_i - 1)^2 over t0 and c; t0 is not negative.
+void KernelTable::fit_line() {
+  double aa = 0, ab = 0, bb = 0, a = 0, b = 0; // of a_i = 1 / t_i, b_i = f_i / t_i
+  for (std::size_t row = 0; row < times_.size(); ++row) {
+    const double x = 1 / times_[row];
+    const double y = flops_[row] / times_[row];
+    aa += x * x;
+    ab += x * y;
+    bb += y * y;
+    a += x;
+    b += y;
+  }
+  const double determinant = aa * bb - ab * ab;
+  t0_ = determinant > 1e-9 * aa * bb ? std::max(0.0, (a * bb - b * ab) / determinant) : 0.0;
+  s_per_flop_ = bb > 0 ? (b - t0_ * ab) / bb : 0.0;
+  if (!(s_per_flop_ > 0)) { // times that do not grow with flops: no line to take out
+    t0_ = 0;
+    s_per_flop_ = bb > 0 ? b / bb : 0.0;
+  }
+  for (std::size_t row = 0; row < times_.size(); ++row) {
+    log_residuals_.push_back(std::log(times_[row] / (t0_ + s_per_flop_ * flops_[row])));
+  }
 }
 
 bool KernelTable::serves(Stage wanted) const {
@@ -190,11 +215,12 @@ KernelTable::Answer KernelTable::rate(const Work& work) const {
       // Relative to the nearest row, so that far outside nothing underflows.
       const double weight = std::exp((nearest - squared_distance(row)) / (2 * octave * octave));
       weights += weight;
-      sum += weight * log_rates_[row];
+      sum += weight * log_residuals_[row];
     }
   }
   Answer answer;
-  answer.rate = std::exp(sum / weights);
+  const double flops = work.flops().value();
+  answer.rate = scale_ * flops / ((t0_ + s_per_flop_ * flops) * std::exp(sum / weights));
   answer.other_heads = !same_heads;
   answer.beyond = !same_heads || nearest > octave * octave;
   return answer;

@@ -1,14 +1,16 @@
 // A measured table of kernel times, and the rate it implies for other shapes.
 //
-// The rate (flops per second) at a shape is a weighted geometric mean of the
-// rates of the rows near it, near meaning in the logarithm of the shape:
+// Two steps. A line through all rows, t = t0 + flops / R, by least squares of the
+// relative error, takes out that small kernels are slow because they are small.
+// What is left of a row, log(t_i / line_i), depends on its shape; at a shape x it is
+// the mean over the rows near it, near in the logarithm of the shape:
 //
-//   log rate(x) = sum_i w_i log rate_i / sum_i w_i,  w_i = exp(-|log x - log x_i|^2 / 2h^2)
+//   log(t(x) / line(x)) = sum_i w_i log(t_i / line_i) / sum_i w_i,
+//   w_i = exp(-|log x - log x_i|^2 / 2h^2),   h = log 2, one octave
 //
-// with h = log 2, one octave. Single rows of such tables scatter by -10 to +30 %
-// from run to run, so a row's own value is deliberately smoothed by its
-// neighbours. Where no row lies within an octave the nearest ones decide and the
-// answer says so.
+// Single rows of such tables scatter by -10 to +30 % from run to run, so a row's
+// own value is deliberately smoothed by its neighbours. Where no row lies within an
+// octave the nearest ones decide and the answer says so.
 #pragma once
 
 #include "sim/base/work.hpp"
@@ -33,7 +35,7 @@ public:
     bool beyond = false;      // no row within an octave, or other_heads
   };
   [[nodiscard]] Answer rate(const Work& work) const;
-  [[nodiscard]] bool serves(Stage stage) const; // has rows for this stage (or for any)
+  [[nodiscard]] bool serves(Stage wanted) const; // has rows for this stage (or for any)
   [[nodiscard]] bool any_stage() const { return any_stage_; }
 
   Op op = Op::matmul;
@@ -51,7 +53,12 @@ private:
 
   bool any_stage_ = false;
   std::vector<Point> points_;
-  std::vector<double> log_rates_;
+  void fit_line();
+
+  double scale_ = 1;                  // of the rates
+  double t0_ = 0, s_per_flop_ = 0;    // the line
+  std::vector<double> flops_, times_; // by row, s
+  std::vector<double> log_residuals_;
   std::vector<std::int64_t> head_shapes_; // attention: qk_dim * 4096 + v_dim of each row
 };
 

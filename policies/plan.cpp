@@ -139,6 +139,7 @@ KindPlan decide_kind(const PolicySpec& policy, const LayerKind& kind,
 
   KindPlan plan;
   plan.rerun = closure.rerun;
+  plan.unchecked = kind.checkpointed && policy.preset == Preset::none;
   for (TensorIndex t = 0; t < fates.size(); ++t) {
     const Tensor& tensor = kind.tensors[t];
     TensorDecision decision{fates[t], closure.needed[t], {}};

@@ -28,6 +28,7 @@ std::string class_of(const TaskInfo& info) {
 template <class Map>
 auto sorted_by_time(Map&& groups) {
   std::vector<typename std::decay_t<Map>::mapped_type> list;
+  list.reserve(groups.size());
   for (auto& [key, group] : groups) {
     list.push_back(group);
   }

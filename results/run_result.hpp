@@ -61,6 +61,7 @@ struct RunResult {
   std::vector<AssumptionLine> assumptions;
   std::vector<std::string> warnings;
 
+  double clock_speed = 1; // of matmul and attention; 1 where the device has no clock rule
   std::vector<Sensitivity> sensitivities; // behind low and high; not a field
   [[nodiscard]] bool has_band() const { return !sensitivities.empty(); }
 };

@@ -1,6 +1,6 @@
 #include "results/simulate.hpp"
 
-#include "sim/lower/pricing.hpp"
+#include "sim/lower/clock.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -49,8 +49,8 @@ std::vector<Variation> variations_of(const Scenario& scenario, const Lowered& lo
   return variations;
 }
 
-double step_time(const Scenario& scenario, const Variation& variation, bool high, double expected,
-                 const RateCache& warm, Lowered& lowered) {
+double step_time(const Scenario& scenario, const Variation& variation, bool high,
+                 const RunResult& expected, const RateCache& warm, Lowered& lowered) {
   Device device = scenario.device;
   Coefficient& varied = *device.coefficients()[variation.coefficient];
   const double value = high ? varied.high : varied.low;
@@ -61,12 +61,19 @@ double step_time(const Scenario& scenario, const Variation& variation, bool high
   } else {
     varied.value = value;
   }
-  const bool changed = price(scenario, cost, lowered);
-  const double time =
-      changed ? to_seconds(replay(lowered.graph, lowered.machine).makespan).count() : expected;
-  static_cast<void>(price(scenario, CostModel(scenario.device, scenario.parallel.gpus, cache),
-                          lowered)); // back to the expected prices
-  return time;
+  // A coefficient that moves no price of this step needs no replay.
+  cost.set_speed(expected.clock_speed);
+  const bool of_clock = variation.name.starts_with("hardware.gpu.clock.");
+  if (!price(scenario, cost, lowered) && !of_clock) {
+    return expected.step_time_s;
+  }
+  double speed = expected.clock_speed;
+  const Timeline timeline = replay_balanced(scenario, cost, lowered, speed);
+  // Back to the expected prices.
+  CostModel usual(scenario.device, scenario.parallel.gpus, cache);
+  usual.set_speed(expected.clock_speed);
+  static_cast<void>(price(scenario, usual, lowered));
+  return to_seconds(timeline.makespan).count();
 }
 
 // Runs jobs 0 .. count-1 on a few threads, each with a state of its own; results
@@ -111,8 +118,11 @@ Simulation simulate(const Scenario& scenario, const PolicySpec& policy, RateCach
   Simulation run;
   run.plan = decide(policy, scenario.trace, scenario.framework);
   run.lowered = lower(scenario, run.plan, cache);
-  run.timeline = replay(run.lowered.graph, run.lowered.machine);
+  double speed = 1;
+  CostModel cost(scenario.device, scenario.parallel.gpus, cache);
+  run.timeline = replay_balanced(scenario, cost, run.lowered, speed);
   run.result = summarize(scenario, policy, run.plan, run.lowered, run.timeline);
+  run.result.clock_speed = speed;
   return run;
 }
 
@@ -128,8 +138,7 @@ Simulation simulate_with_band(const Scenario& scenario, const PolicySpec& policy
   run_jobs(
       times.size(), std::min(threads, affordable), [&] { return run.lowered; },
       [&](std::size_t job, Lowered& lowered) {
-        times[job] =
-            step_time(scenario, variations[job / 2], job % 2 == 1, r.step_time_s, cache, lowered);
+        times[job] = step_time(scenario, variations[job / 2], job % 2 == 1, r, cache, lowered);
       });
   double below = 0;
   double above = 0;

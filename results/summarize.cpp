@@ -90,8 +90,12 @@ void fill_warnings(RunResult& r, const Scenario& scenario, const Plan& plan,
                    const Lowered& lowered) {
   r.warnings = plan.warnings;
   r.warnings.insert(r.warnings.end(), scenario.runtime.notes.begin(), scenario.runtime.notes.end());
+  std::string shapes;
   for (const std::string& shape : lowered.extrapolations) {
-    r.warnings.push_back("outside the measured tables, nearest rows used: " + shape);
+    shapes += (shapes.empty() ? "" : "; ") + shape;
+  }
+  if (!shapes.empty()) {
+    r.warnings.push_back("outside the measured tables, nearest rows used: " + shapes);
   }
   const double used =
       static_cast<double>(r.peak_hbm_bytes) / static_cast<double>(r.hbm_limit_bytes);
@@ -100,10 +104,10 @@ void fill_warnings(RunResult& r, const Scenario& scenario, const Plan& plan,
         "HBM is {:.0f} % full at its peak: fragmentation may still run out of memory", 100 * used));
   }
   if (r.verdict == Verdict::hbm_oom && r.peak_host_bytes > r.host_limit_bytes) {
-    r.warnings.push_back("pinned host memory does not fit either");
+    r.warnings.emplace_back("pinned host memory does not fit either");
   }
   if (scenario.runtime.schedule == CopySchedule::serialized && r.d2h_bytes > 0) {
-    r.warnings.push_back("copies run on the compute stream: nothing of them is hidden");
+    r.warnings.emplace_back("copies run on the compute stream: nothing of them is hidden");
   }
 }
 

@@ -15,11 +15,12 @@
 namespace spillway {
 namespace {
 
-const std::array<std::string, 11> metric_names{"step_time",
+const std::array<std::string, 12> metric_names{"step_time",
                                                "tokens_per_s_per_gpu",
                                                "tflops_per_gpu",
                                                "peak_hbm",
                                                "mem_max_allocated",
+                                               "temp",
                                                "host",
                                                "fits",
                                                "speedup",
@@ -34,6 +35,7 @@ std::optional<Dimension> dimension_of(Metric metric) {
   case Metric::forward_per_layer: return Dimension::seconds;
   case Metric::peak_hbm:
   case Metric::mem_max_allocated:
+  case Metric::temp:
   case Metric::host:
   case Metric::peak_hbm_over_base: return Dimension::bytes;
   case Metric::tokens_per_s_per_gpu:
@@ -112,10 +114,12 @@ double forward_per_layer(const Simulation& run) {
   return next == starts.end() ? 0 : to_seconds(next->second - middle->second).count();
 }
 
-double allocated_peak(const RunResult& r) {
+double peak_without(const RunResult& r, std::initializer_list<HbmOwner> owners) {
   std::int64_t bytes = r.peak_hbm_bytes;
-  for (const auto& [owner, held] : r.hbm_owners) {
-    bytes -= owner == hbm_owner_name(HbmOwner::framework_context) ? held : 0;
+  for (const auto& [name, held] : r.hbm_owners) {
+    for (const HbmOwner owner : owners) {
+      bytes -= name == hbm_owner_name(owner) ? held : 0;
+    }
   }
   return static_cast<double>(bytes);
 }
@@ -137,7 +141,8 @@ void predict(const Scenario& scenario, CaseResult& result) {
   case Metric::tokens_per_s_per_gpu: result.predicted = r.tokens_per_s_per_gpu; break;
   case Metric::tflops_per_gpu: result.predicted = r.model_tflops_per_gpu; break;
   case Metric::peak_hbm: result.predicted = static_cast<double>(r.peak_hbm_bytes); break;
-  case Metric::mem_max_allocated: result.predicted = allocated_peak(r); break;
+  case Metric::mem_max_allocated: result.predicted = allocated_bytes(r); break;
+  case Metric::temp: result.predicted = temporary_bytes(r); break;
   case Metric::host: result.predicted = static_cast<double>(r.peak_host_bytes); break;
   case Metric::fits: result.predicted = r.verdict == Verdict::fits ? 1 : 0; break;
   case Metric::speedup: result.predicted = base.step_time_s / r.step_time_s; break;
@@ -195,6 +200,15 @@ std::map<std::string, MetricSummary> summaries(const std::vector<CaseResult>& re
 }
 
 } // namespace
+
+double allocated_bytes(const RunResult& r) {
+  return peak_without(r, {HbmOwner::framework_context});
+}
+
+double temporary_bytes(const RunResult& r) {
+  return peak_without(r,
+                      {HbmOwner::framework_context, HbmOwner::weights, HbmOwner::optimizer_state});
+}
 
 const char* metric_name(Metric metric) {
   return metric_names[static_cast<std::size_t>(metric)].c_str();

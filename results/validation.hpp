@@ -30,6 +30,7 @@ enum class Metric : std::uint8_t {
   tflops_per_gpu,
   peak_hbm,
   mem_max_allocated, // peak_hbm without what the framework does not allocate (context)
+  temp,              // peak_hbm without weights and optimizer state
   host,
   fits,               // 1 or 0
   speedup,            // of policy over base, step time ratio; its error is that of the gain
@@ -38,6 +39,11 @@ enum class Metric : std::uint8_t {
   forward_per_layer,  // seconds from one decoder layer's first task to the next one's
 };
 [[nodiscard]] const char* metric_name(Metric metric);
+
+// Bytes at the HBM peak without what the framework does not allocate.
+[[nodiscard]] double allocated_bytes(const RunResult& r);
+// Bytes at the HBM peak that are neither weights, optimizer state nor context.
+[[nodiscard]] double temporary_bytes(const RunResult& r);
 
 struct ValidationCase {
   std::string file; // that says it

@@ -8,7 +8,7 @@ namespace {
 
 const std::array<std::string, 4> kinds{"datasheet", "measured", "inferred", "assumed"};
 
-constexpr std::array<NamedNumber, 18> numbers{{
+constexpr std::array<NamedNumber, 24> numbers{{
     {"norm_forward", &FrameworkSpec::norm_forward},
     {"norm_backward", &FrameworkSpec::norm_backward},
     {"residual_add", &FrameworkSpec::residual_add},
@@ -18,6 +18,7 @@ constexpr std::array<NamedNumber, 18> numbers{{
     {"activation_backward_rerun", &FrameworkSpec::activation_backward_rerun},
     {"permute", &FrameworkSpec::permute},
     {"combine", &FrameworkSpec::combine},
+    {"scatter_add", &FrameworkSpec::scatter_add},
     {"embedding", &FrameworkSpec::embedding},
     {"loss_forward", &FrameworkSpec::loss_forward},
     {"loss_backward", &FrameworkSpec::loss_backward},
@@ -25,6 +26,11 @@ constexpr std::array<NamedNumber, 18> numbers{{
     {"logit_gradient_bytes", &FrameworkSpec::logit_gradient_bytes},
     {"saved_write", &FrameworkSpec::saved_write},
     {"stack_fill", &FrameworkSpec::stack_fill},
+    {"unchecked_stream", &FrameworkSpec::unchecked_stream},
+    {"unchecked_activation", &FrameworkSpec::unchecked_activation},
+    {"unchecked_weights", &FrameworkSpec::unchecked_weights},
+    {"unchecked_fill", &FrameworkSpec::unchecked_fill},
+    {"unchecked_read", &FrameworkSpec::unchecked_read},
     {"reload_at_top_above", &FrameworkSpec::reload_at_top_above},
     {"step_gap", &FrameworkSpec::step_gap},
 }};
@@ -106,6 +112,7 @@ FrameworkSpec read_framework(const YamlNode& node, Diagnostics& diagnostics) {
   }
   spec.eager = in.boolean_or("eager", false);
   spec.softmax_statistics_saved = in.boolean_or("softmax_statistics_saved", false);
+  spec.compiled_order = in.boolean_or("compiled_order", false);
   spec.gradients_allocated_at_once = in.boolean_or("gradients_allocated_at_once", true);
   spec.policy_names = in.text_list_or_empty("policy_names");
   in.finish();

@@ -110,11 +110,12 @@ void LayerBuilder::elementwise(const Elementwise& e) {
   gradient.needs = e.needs;
   gradient.gradients_read = e.writes;
   gradient.gradients_written = e.reads;
-  gradient.passes_gradient = !(e.backward_bytes > 0);
+  gradient.passes_gradient = e.passes_gradient;
   backward(std::move(gradient));
 }
 
-void LayerBuilder::exchange(std::string name, TensorIndex in, TensorIndex out, RankGroup group) {
+void LayerBuilder::exchange(const std::string& name, TensorIndex in, TensorIndex out,
+                            RankGroup group) {
   Work work;
   work.kind = WorkKind::all_to_all;
   work.bytes = bytes_of(in);

@@ -25,6 +25,7 @@ public:
   OpIndex op(Op op);
   void backward(BackwardOp op); // op.forward names the forward operation
   void parameters(WeightGroup group, std::int64_t count);
+  void gated(TensorIndex up) { kind_.gated_bytes += bytes_of(up); }
 
   // out = in x weight, with its two backward products. out: [..., n], in: [..., k];
   // m = rows per group. The gradient of the input is skipped for the embedding.
@@ -38,8 +39,7 @@ public:
   };
   void product(const Product& p, DataType type);
 
-  // Element-wise kernel over HBM. `backward_bytes` zero: gradients pass through
-  // without a kernel. `needs`: forward tensors that its backward reads.
+  // Element-wise kernel over HBM. `needs`: forward tensors that its backward reads.
   struct Elementwise {
     std::string name;
     std::vector<TensorIndex> reads;
@@ -50,11 +50,12 @@ public:
     // Not zero: backward rebuilds the output while `backward_bytes` pass; this many
     // pass when `needs` and the output had to be re-run before.
     double backward_bytes_after_rerun = 0;
+    bool passes_gradient = false; // a sum: its terms share the output's gradient
   };
   void elementwise(const Elementwise& e);
 
   // rows exchanged among `group`; backward is the reverse exchange.
-  void exchange(std::string name, TensorIndex in, TensorIndex out, RankGroup group);
+  void exchange(const std::string& name, TensorIndex in, TensorIndex out, RankGroup group);
 
   [[nodiscard]] Bytes bytes_of(TensorIndex tensor) const { return kind_.tensors[tensor].bytes; }
   [[nodiscard]] LayerKind finish(TensorIndex input, TensorIndex output) &&;

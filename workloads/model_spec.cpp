@@ -115,14 +115,14 @@ ModelFlops flops_per_token(const ModelSpec& model, std::int64_t sequence) {
   const AttentionSpec& a = model.attention;
   // Every weight of a product is used once per token: 2 flops forward, 6 in all.
   // Of the routed experts only `experts_per_token` work on a token.
-  const double routed = model.experts == 0
-                            ? 0.0
-                            : static_cast<double>(count.routed_experts_per_layer / model.experts *
-                                                  model.experts_per_token);
+  std::int64_t routed = 0;
+  if (model.experts > 0) {
+    routed = count.routed_experts_per_layer / model.experts * model.experts_per_token;
+  }
   const double weights = static_cast<double>(model.layers * count.attention_per_layer) +
                          static_cast<double>(model.dense_layers * count.dense_ffn_per_layer) +
                          static_cast<double>(model.moe_layers()) *
-                             (routed + static_cast<double>(count.shared_and_router_per_layer)) +
+                             static_cast<double>(routed + count.shared_and_router_per_layer) +
                          static_cast<double>(count.embedding);
   const double attention = static_cast<double>(model.layers) * static_cast<double>(sequence) *
                            static_cast<double>(a.heads * (a.qk_dim() + a.v_dim()));

@@ -45,12 +45,13 @@ TensorIndex add_norm(LayerBuilder& layer, const Shape& s, const std::string& nam
 TensorIndex add_residual(LayerBuilder& layer, const Shape& s, const std::string& name,
                          std::vector<TensorIndex> terms) {
   const TensorIndex out = layer.tensor(name, {}, s.per_token("hidden", s.model.hidden), s.type);
-  layer.elementwise({name,
-                     std::move(terms),
-                     {out},
-                     s.framework.residual_add.value * s.bytes(s.model.hidden),
-                     0.0,
-                     {}});
+  LayerBuilder::Elementwise sum;
+  sum.name = name;
+  sum.reads = std::move(terms);
+  sum.writes = {out};
+  sum.forward_bytes = s.framework.residual_add.value * s.bytes(s.model.hidden);
+  sum.passes_gradient = true;
+  layer.elementwise(sum);
   return out;
 }
 
@@ -214,6 +215,7 @@ TensorIndex add_gated(LayerBuilder& layer, const Shape& s, TensorIndex in, const
   const TensorIndex up = layer.tensor(b.prefix + "up", b.up, axes(b.width), s.type);
   layer.product({b.prefix + "up", in, up, m, b.width, e, b.groups, b.weights}, s.type);
   const TensorIndex product = layer.tensor(b.prefix + "product", b.product, axes(b.width), s.type);
+  layer.gated(up);
   const auto bytes = static_cast<double>(layer.bytes_of(up).count());
   layer.elementwise({b.prefix + "activation",
                      {gate, up},
@@ -323,7 +325,8 @@ TensorIndex add_routed_experts(LayerBuilder& layer, const Shape& s, TensorIndex 
   layer.elementwise({"weighted sum",
                      {current, routing},
                      {sum},
-                     s.framework.combine.value * (row_bytes + s.bytes(m.hidden)),
+                     s.framework.combine.value * (row_bytes + s.bytes(m.hidden)) +
+                         s.framework.scatter_add.value * row_bytes,
                      s.framework.combine.value * (2 * row_bytes + s.bytes(m.hidden)),
                      {current, routing}});
   return sum;
@@ -365,7 +368,9 @@ LayerKind embedding_layer(const Shape& s) {
                   {},
                   WeightGroup::none,
                   WeightGroup::shared});
-  return std::move(layer).finish(ids, out);
+  LayerKind kind = std::move(layer).finish(ids, out);
+  kind.casts_weights = false;
+  return kind;
 }
 
 // Final norm, output projection, softmax cross-entropy.

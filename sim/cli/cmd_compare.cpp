@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
+#include <optional>
 
 namespace spillway {
 namespace {
@@ -70,6 +70,7 @@ std::size_t base_index(const std::vector<RunResult>& results, const std::string&
   }
   if (!wanted.empty()) {
     std::vector<std::string> names;
+    names.reserve(results.size());
     for (const RunResult& result : results) {
       names.push_back(result.policy);
     }
@@ -92,15 +93,17 @@ ExitCode run_compare(const std::vector<std::string>& arguments) {
   if (options.help) {
     return ExitCode::done;
   }
-  std::deque<Scenario> scenarios; // rows refer to nothing in them, texts use the first
+  std::optional<Scenario> first; // whose title and published figures the text shows
   std::vector<ResultRow> rows;
   for (const auto& settings : combinations(options.axes)) {
     CommonOptions own = options;
     for (const auto& [path, value] : settings) {
-      own.set.push_back(path + "=" + value);
+      own.set.push_back(fmt::format("{}={}", path, value));
     }
-    scenarios.push_back(load_from(own));
-    const Scenario& scenario = scenarios.back();
+    const Scenario scenario = load_from(own);
+    if (!first) {
+      first = scenario;
+    }
     RateCache cache;
     for (const PolicySpec* policy : chosen_policies(scenario, options)) {
       rows.push_back(
@@ -111,6 +114,7 @@ ExitCode run_compare(const std::vector<std::string>& arguments) {
     }
   }
   std::vector<RunResult> results;
+  results.reserve(rows.size());
   for (const ResultRow& row : rows) {
     results.push_back(row.result);
   }
@@ -122,7 +126,7 @@ ExitCode run_compare(const std::vector<std::string>& arguments) {
     write_output(options.csv, results_csv(rows));
   }
   if (options.prints_text()) {
-    const Scenario& scenario = scenarios.front();
+    const Scenario& scenario = *first;
     write_output("-",
                  scenario_text(scenario) +
                      (options.axes.empty()

@@ -50,6 +50,10 @@ po::options_description describe(const OptionSet& set, CommonOptions& out) {
   if (set.cases) {
     add("cases", po::value(&out.cases)->value_name("DIR"),
         "case files of this folder instead of the committed ones");
+    add("profiles", po::value(&out.profiles)->value_name("FILE"),
+        "measured steps, JSON lines, instead of cases");
+    add("hardware", po::value(&out.hardware)->value_name("NAME"),
+        "what the profiles were measured on");
   }
   return options;
 }

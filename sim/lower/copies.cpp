@@ -5,6 +5,18 @@
 #include <algorithm>
 
 namespace spillway {
+namespace {
+
+// Where copies stand in the layer loop; serialized ones stand where they would
+// otherwise run beside kernels.
+CopySchedule places_of(const RuntimeSpec& runtime) {
+  if (runtime.schedule != CopySchedule::serialized) {
+    return runtime.schedule;
+  }
+  return runtime.rotated ? CopySchedule::pipelined : CopySchedule::loop_bound;
+}
+
+} // namespace
 
 std::size_t RankEmitter::offloaded_index(std::size_t layer, TensorIndex tensor) const {
   const std::vector<OffloadedTensor>& all = context_.program_of(layer).offloaded;
@@ -18,8 +30,9 @@ OwnerId RankEmitter::host_owner(std::size_t layer, std::size_t which) const {
   return context_.host_owners.find(context_.program_of(layer).offloaded[which].name)->second;
 }
 
-TaskId RankEmitter::add_copy(bool to_host, std::int64_t bytes, bool on_compute, bool peeled,
-                             TaskInfo task_info) {
+TaskId RankEmitter::add_copy(bool to_host, std::int64_t bytes, bool peeled, TaskInfo task_info) {
+  // Peeled copies are kernels; captured ones run on the stream of the graph.
+  const bool on_compute = peeled || context_.scenario.runtime.schedule == CopySchedule::serialized;
   const LaneId lane = on_compute ? lanes_.compute : to_host ? lanes_.d2h : lanes_.h2d;
   const TaskId task = context_.graph.add_flow(lane, SimTime{0}, static_cast<double>(bytes),
                                               to_host ? d2h_route_ : h2d_route_);
@@ -36,11 +49,10 @@ TaskId RankEmitter::add_copy(bool to_host, std::int64_t bytes, bool on_compute, 
   return task;
 }
 
-void RankEmitter::store(std::size_t layer, std::size_t which, TaskId after, bool on_compute,
-                        bool peeled) {
+void RankEmitter::store(std::size_t layer, std::size_t which, TaskId after, bool peeled) {
   const OffloadedTensor& offloaded = context_.program_of(layer).offloaded[which];
   const TaskId task =
-      add_copy(true, offloaded.bytes, on_compute, peeled,
+      add_copy(true, offloaded.bytes, peeled,
                info(TaskKind::store, Phase::forward, layer, "store " + offloaded.name));
   context_.graph.depend(task, after);
   context_.graph.allocate_at_start(
@@ -48,11 +60,10 @@ void RankEmitter::store(std::size_t layer, std::size_t which, TaskId after, bool
   tasks_[layer].stores[which] = task;
 }
 
-void RankEmitter::reload(std::size_t layer, std::size_t which, TaskId after, bool on_compute,
-                         bool peeled) {
+void RankEmitter::reload(std::size_t layer, std::size_t which, TaskId after, bool peeled) {
   const OffloadedTensor& offloaded = context_.program_of(layer).offloaded[which];
   const TaskId task =
-      add_copy(false, offloaded.bytes, on_compute, peeled,
+      add_copy(false, offloaded.bytes, peeled,
                info(TaskKind::reload, Phase::backward, layer, "reload " + offloaded.name));
   context_.graph.depend(task, after);
   context_.graph.depend(task, tasks_[layer].stores[which]);
@@ -66,7 +77,7 @@ void RankEmitter::reload(std::size_t layer, std::size_t which, TaskId after, boo
 void RankEmitter::reload_all(std::size_t layer, TaskId after, bool peeled) {
   for (const ProgramStep& step : context_.program_of(layer).backward) {
     for (const TensorIndex tensor : step.reloads) {
-      reload(layer, offloaded_index(layer, tensor), after, peeled, peeled);
+      reload(layer, offloaded_index(layer, tensor), after, peeled);
     }
   }
 }
@@ -74,7 +85,7 @@ void RankEmitter::reload_all(std::size_t layer, TaskId after, bool peeled) {
 void RankEmitter::before_forward(std::size_t layer, TaskId top) {
   const LayerInstance& instance = context_.layers[layer];
   const LayerProgram& program = context_.program_of(layer);
-  switch (context_.scenario.runtime.schedule) {
+  switch (places_of(context_.scenario.runtime)) {
   case CopySchedule::pipelined:
     if (!instance.first_of_loop()) { // carried over from the layer before
       // All could start now and one engine serves them one by one, in an order that
@@ -82,7 +93,7 @@ void RankEmitter::before_forward(std::size_t layer, TaskId top) {
       // other layer the other way round gives the mean of both.
       const std::size_t count = tasks_[layer - 1].stores.size();
       for (std::size_t k = 0; k < count; ++k) {
-        store(layer - 1, instance.position % 2 == 1 ? k : count - 1 - k, top, false, false);
+        store(layer - 1, instance.position % 2 == 1 ? k : count - 1 - k, top);
       }
     }
     break;
@@ -99,11 +110,10 @@ void RankEmitter::before_forward(std::size_t layer, TaskId top) {
   case CopySchedule::loop_bound: break;
   }
   // The layer input is there from the top, so its store need not wait for a step.
-  if (context_.scenario.runtime.schedule != CopySchedule::pipelined) {
-    const bool on_compute = context_.scenario.runtime.schedule == CopySchedule::serialized;
+  if (places_of(context_.scenario.runtime) != CopySchedule::pipelined) {
     for (std::size_t k = 0; k < program.offloaded.size(); ++k) {
       if (program.offloaded[k].is_input) {
-        store(layer, k, top, on_compute, false);
+        store(layer, k, top);
       }
     }
   }
@@ -112,7 +122,7 @@ void RankEmitter::before_forward(std::size_t layer, TaskId top) {
 void RankEmitter::before_forward_step(std::size_t layer, const ProgramStep& step, TaskId task) {
   // Pipelined: one buffer, so a tensor may not be produced before the layer
   // before it has been stored.
-  if (context_.scenario.runtime.schedule == CopySchedule::pipelined &&
+  if (places_of(context_.scenario.runtime) == CopySchedule::pipelined &&
       !context_.layers[layer].first_of_loop()) {
     for (const TensorIndex tensor : step.stores) {
       context_.graph.depend(task, tasks_[layer - 1].stores[offloaded_index(layer - 1, tensor)]);
@@ -121,17 +131,16 @@ void RankEmitter::before_forward_step(std::size_t layer, const ProgramStep& step
 }
 
 void RankEmitter::after_forward_step(std::size_t layer, const ProgramStep& step, TaskId task) {
-  const CopySchedule schedule = context_.scenario.runtime.schedule;
+  const CopySchedule schedule = places_of(context_.scenario.runtime);
   if (schedule != CopySchedule::pipelined) {
     for (const TensorIndex tensor : step.stores) {
-      store(layer, offloaded_index(layer, tensor), task, schedule == CopySchedule::serialized,
-            false);
+      store(layer, offloaded_index(layer, tensor), task);
     }
   }
 }
 
 void RankEmitter::after_forward(std::size_t layer) {
-  const CopySchedule schedule = context_.scenario.runtime.schedule;
+  const CopySchedule schedule = places_of(context_.scenario.runtime);
   const LayerInstance& instance = context_.layers[layer];
   const auto wait_for_stores_of = [&](std::size_t other) {
     const std::vector<TaskId>& stores = tasks_[other].stores;
@@ -143,7 +152,7 @@ void RankEmitter::after_forward(std::size_t layer) {
     }
     if (instance.last_of_loop()) {
       for (std::size_t k = 0; k < tasks_[layer].stores.size(); ++k) {
-        store(layer, k, last_compute_, true, true);
+        store(layer, k, last_compute_, true);
       }
     }
   } else if (schedule == CopySchedule::loop_bound) {
@@ -173,8 +182,8 @@ void RankEmitter::release_staging(std::size_t layer, TaskId after) {
 void RankEmitter::before_backward(std::size_t layer, TaskId top) {
   const LayerInstance& instance = context_.layers[layer];
   const RuntimeSpec& runtime = context_.scenario.runtime;
-  switch (runtime.schedule) {
-  case CopySchedule::serialized: break;
+  switch (places_of(runtime)) {
+  case CopySchedule::serialized:
   case CopySchedule::loop_bound: reload_all(layer, top, false); break;
   case CopySchedule::pipelined: {
     if (instance.last_of_loop()) {
@@ -208,13 +217,9 @@ void RankEmitter::before_backward(std::size_t layer, TaskId top) {
 }
 
 void RankEmitter::before_backward_step(std::size_t layer, const ProgramStep& step) {
-  const CopySchedule schedule = context_.scenario.runtime.schedule;
-  if (schedule == CopySchedule::serialized) {
-    for (const TensorIndex tensor : step.reloads) {
-      reload(layer, offloaded_index(layer, tensor), last_compute_, true, false);
-    }
-  } else if (schedule == CopySchedule::pipelined && step.is_attention_backward &&
-             !context_.layers[layer].first_of_loop()) {
+  const CopySchedule schedule = places_of(context_.scenario.runtime);
+  if (schedule == CopySchedule::pipelined && step.is_attention_backward &&
+      !context_.layers[layer].first_of_loop()) {
     const auto many =
         static_cast<std::size_t>(context_.scenario.framework.reload_at_top_above.value);
     if (context_.program_of(layer).offloaded.size() <= many) {

@@ -33,7 +33,8 @@ KindPlan with_offloads_kept(const KindPlan& plan) {
 
 // One program per run of layers of a kind, one more where the last layer differs
 // or where the layer's output has another owner.
-void make_layers(StepContext& context, const Plan& plan) {
+void make_layers(StepContext& context) {
+  const Plan& plan = context.plan;
   const StepTrace& trace = context.scenario.trace;
   const bool keep_last = !context.scenario.runtime.offload_last_layer;
   std::size_t total = 0;
@@ -198,15 +199,71 @@ std::int64_t StepContext::gathered_bytes(std::size_t layer, std::size_t group) c
   return kind_of(layer).parameters[group] * bytes_per_element(scenario.precision.compute);
 }
 
-bool StepContext::copies_weights(std::size_t group) const {
-  return shard_group(group).size > 1 ||
-         scenario.precision.weights != bytes_per_element(scenario.precision.compute);
+// Seen in compiled steps: dense layers late, expert layers early, and the other way
+// round when the loop is rotated around offloaded tensors; without checkpoint
+// neither the logits' gradient nor the embedding's table is held.
+HeadGradient StepContext::head_gradient() const {
+  if (scenario.runtime.head_gradient != HeadGradient::automatic) {
+    return scenario.runtime.head_gradient;
+  }
+  bool offloads = false;
+  for (const KindPlan& kind : plan.kinds) {
+    if (kind.unchecked) {
+      return HeadGradient::automatic;
+    }
+    offloads = offloads || kind.offloaded.count() > 0;
+  }
+  const bool rotated = offloads && scenario.runtime.rotated;
+  return (scenario.model.experts > 0) == rotated ? HeadGradient::late : HeadGradient::early;
+}
+
+std::int64_t StepContext::logit_gradient() const {
+  const LayerKind& head = kind_of(layers.size() - 1);
+  for (const Tensor& tensor : head.tensors) {
+    if (tensor.role == TensorRole::logits) {
+      return tensor.bytes.count();
+    }
+  }
+  return 0;
+}
+
+std::int64_t StepContext::unchecked_bytes(std::size_t layer) const {
+  const std::uint32_t index = layers[layer].kind;
+  if (!plan.kinds[index].unchecked) {
+    return 0;
+  }
+  const LayerKind& kind = scenario.trace.kinds[index];
+  const FrameworkSpec& f = scenario.framework;
+  double bytes =
+      f.unchecked_stream.value * static_cast<double>(kind.tensors[kind.input].bytes.count()) +
+      f.unchecked_activation.value * static_cast<double>(kind.gated_bytes.count());
+  for (std::size_t g = 0; g < weight_group_count; ++g) {
+    bytes += f.unchecked_weights.value * shard_parameters(layer, g) *
+             static_cast<double>(bytes_per_element(scenario.precision.compute));
+  }
+  return std::llround(bytes);
+}
+
+bool StepContext::copies_weights(std::size_t layer, std::size_t group) const {
+  const bool cast = scenario.precision.weights != bytes_per_element(scenario.precision.compute) &&
+                    kind_of(layer).casts_weights;
+  return shard_group(group).size > 1 || cast;
 }
 
 double StepContext::held_parameters() const {
   double sum = 0;
   for (const double parameters : scenario.trace.sharded_parameters) {
     sum += parameters;
+  }
+  return sum;
+}
+
+double StepContext::loop_parameters() const {
+  double sum = 0;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    for (std::size_t g = 0; kind_of(layer).checkpointed && g < weight_group_count; ++g) {
+      sum += shard_parameters(layer, g);
+    }
   }
   return sum;
 }
@@ -220,8 +277,8 @@ Lowered lower(const Scenario& scenario, const Plan& plan, RateCache& cache) {
   Lowered out;
   TaskGraphBuilder graph;
   const CostModel cost(scenario.device, scenario.parallel.gpus, cache);
-  StepContext context{scenario, cost, out, graph, {}, {}, {}, {}};
-  make_layers(context, plan);
+  StepContext context{scenario, cost, out, graph, plan, {}, {}, {}, {}};
+  make_layers(context);
   for (const LayerProgram& program : context.programs) {
     for (const OffloadedTensor& offloaded : program.offloaded) {
       context.host_owners.emplace(offloaded.name, 0);

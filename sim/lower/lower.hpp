@@ -15,7 +15,8 @@
 // collective runs on the compute lane where it is issued.
 //
 // Copies, by schedule:
-//   serialized  on the compute lane, after the producer and before the consumer
+//   serialized  in the places of `pipelined` (or of `loop_bound` where the loop is
+//               not rotated), but on the compute lane
 //   loop_bound  a store ends inside the layer that produced it; a reload starts
 //               at the top of the layer's backward and its consumer waits
 //   pipelined   a store starts at the top of the next layer of the same loop and

@@ -149,7 +149,8 @@ void make_forward(const LayerKind& kind, const KindPlan& plan, HbmOwner output_o
       offloaded.bytes = kind.tensors[t].bytes.count();
       offloaded.last_forward_reader = last_reader[t] == never ? 0 : last_reader[t];
       offloaded.is_input = t == kind.input;
-      offloaded.name = kind.tensors[t].name;
+      const std::vector<std::string>& names = kind.tensors[t].policy_names;
+      offloaded.name = names.empty() ? kind.tensors[t].name : names.front();
       program.offloaded.push_back(std::move(offloaded));
       if (t != kind.input) {
         steps[stored_after[t]].stores.push_back(t);
@@ -163,7 +164,7 @@ void make_forward(const LayerKind& kind, const KindPlan& plan, HbmOwner output_o
   }
 }
 
-// The order of backward: each operation preceded by what must be re-run for it.
+// The order of backward. Every operation comes after what must be re-run for it.
 struct BackwardOrder {
   struct Item {
     bool rerun = false;
@@ -172,10 +173,25 @@ struct BackwardOrder {
   std::vector<Item> items;
 };
 
-BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan) {
+// An operation that its own backward rebuilds anyway, from what is at hand.
+bool is_free_rerun(const LayerKind& kind, const KindPlan& plan, const Op& op) {
+  return op.fuses_into_backward &&
+         std::none_of(op.reads.begin(), op.reads.end(),
+                      [&](TensorIndex t) { return t != kind.input && !plan.tensors[t].saved(); });
+}
+
+BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan, bool compiled) {
   BackwardOrder order;
   std::vector<bool> done(kind.ops.size(), false);
-  for (std::uint32_t b = 0; b < kind.backward.size(); ++b) {
+  if (compiled) {
+    for (const OpIndex op : plan.rerun) {
+      if (!is_free_rerun(kind, plan, kind.ops[op])) {
+        done[op] = true;
+        order.items.push_back({true, op});
+      }
+    }
+  }
+  const auto run = [&](std::uint32_t b) {
     std::vector<OpIndex> batch;
     std::vector<TensorIndex> open = kind.backward[b].needs;
     while (!open.empty()) {
@@ -194,6 +210,13 @@ BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan) {
       order.items.push_back({true, op});
     }
     order.items.push_back({false, b});
+  };
+  for (const bool late : {false, true}) { // late: weight gradients of a compiled loop
+    for (std::uint32_t b = 0; b < kind.backward.size(); ++b) {
+      if (late == (compiled && kind.backward[b].weight_gradient != WeightGroup::none)) {
+        run(b);
+      }
+    }
   }
   return order;
 }
@@ -297,9 +320,7 @@ bool is_rerun(const LayerKind& kind, const KindPlan& plan, TensorIndex t) {
 ProgramStep rerun_step(const LayerKind& kind, const KindPlan& plan, OpIndex index,
                        std::vector<Work>& works) {
   const Op& op = kind.ops[index];
-  const bool at_hand = std::none_of(op.reads.begin(), op.reads.end(),
-                                    [&](TensorIndex t) { return is_rerun(kind, plan, t); });
-  return make_step(op.name, Phase::recompute, op.fuses_into_backward && at_hand ? Work{} : op.work,
+  return make_step(op.name, Phase::recompute, is_free_rerun(kind, plan, op) ? Work{} : op.work,
                    works);
 }
 
@@ -311,10 +332,10 @@ ProgramStep gradient_step(const LayerKind& kind, const KindPlan& plan, std::uint
   return make_step(op.name, Phase::backward, after_rerun ? op.work_after_rerun : op.work, works);
 }
 
-void make_backward(const LayerKind& kind, const KindPlan& plan, std::vector<Work>& works,
-                   LayerProgram& program) {
+void make_backward(const LayerKind& kind, const KindPlan& plan, const FrameworkSpec& framework,
+                   std::vector<Work>& works, LayerProgram& program) {
   std::vector<ProgramStep>& steps = program.backward;
-  const BackwardOrder order = order_backward(kind, plan);
+  const BackwardOrder order = order_backward(kind, plan, framework.compiled_order);
   for (const BackwardOrder::Item& item : order.items) {
     steps.push_back(item.rerun ? rerun_step(kind, plan, item.index, works)
                                : gradient_step(kind, plan, item.index, works));
@@ -373,7 +394,7 @@ LayerProgram make_program(const LayerKind& kind, const KindPlan& plan, HbmOwner 
   program.input_owner = input_owner(kind, plan);
   program.kept_bytes = plan.kept.count();
   make_forward(kind, plan, output_owner, framework, works, program);
-  make_backward(kind, plan, works, program);
+  make_backward(kind, plan, framework, works, program);
   return program;
 }
 

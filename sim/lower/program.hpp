@@ -53,7 +53,7 @@ struct LayerProgram {
   std::vector<OffloadedTensor> offloaded;
   HbmOwner input_owner = HbmOwner::workspace; // who holds the layer input
   std::int64_t kept_bytes = 0;                // that a layer keeps for backward
-  bool uses_weights(bool backward_pass, std::size_t group) const;
+  [[nodiscard]] bool uses_weights(bool backward_pass, std::size_t group) const;
 };
 
 // The program of one kind of layer under its plan. `output_owner` is who holds

@@ -139,6 +139,7 @@ void RankEmitter::emit_segment(std::size_t index) {
       zero_gradients();
     }
     before_backward(segment.layer, top);
+    release_unchecked(segment.layer);
   } else {
     LayerTasks& tasks = tasks_[segment.layer];
     const std::size_t offloaded = context_.program_of(segment.layer).offloaded.size();
@@ -148,6 +149,7 @@ void RankEmitter::emit_segment(std::size_t index) {
   }
   emit_program(index);
   if (!segment.backward) {
+    keep_unchecked(segment.layer);
     after_forward(segment.layer);
   }
   for (const PendingGradient& pending : reducing) { // while this segment ran
@@ -224,10 +226,13 @@ void RankEmitter::hold_step_memory(TaskId task, std::size_t segment_index,
   }
   for (std::size_t g = 0; g < weight_group_count; ++g) {
     const std::int64_t bytes = context_.gathered_bytes(segments_[segment_index].layer, g);
-    if (step.last_use[g] && context_.copies_weights(g) && !weights_stay(segment_index)) {
+    if (step.last_use[g] && context_.copies_weights(segments_[segment_index].layer, g) &&
+        !weights_stay(segment_index)) {
       context_.graph.free_at_end(task, hbm(HbmOwner::gathered_weights, bytes));
     }
-    if (step.first_gradient[g]) {
+    const Segment& segment = segments_[segment_index];
+    const bool there = segment.layer == 0 && segment.micro_batch == 0 && table_is_hoisted();
+    if (step.first_gradient[g] && !there) {
       context_.graph.allocate_at_start(task, hbm(HbmOwner::gradients, bytes));
     }
   }

@@ -70,8 +70,11 @@ private:
   void fold_gradient(const PendingGradient& pending);
   void zero_gradients();
   void hold_gradients(TaskId task, double parameters);
+  [[nodiscard]] bool table_is_hoisted() const;
   void run_optimizer();
   void fill_stacks();
+  void keep_unchecked(std::size_t layer);
+  void release_unchecked(std::size_t layer);
   [[nodiscard]] MemoryChange hbm(HbmOwner owner, std::int64_t bytes) const;
   [[nodiscard]] std::int64_t shard_bytes(std::size_t layer, std::size_t group) const;
   // ---- copies (copies.cpp) ----
@@ -83,10 +86,10 @@ private:
   void before_backward(std::size_t layer, TaskId top);
   void before_backward_step(std::size_t layer, const ProgramStep& step);
   void wait_for_reloads(std::size_t layer, const ProgramStep& step, TaskId task);
-  void store(std::size_t layer, std::size_t which, TaskId after, bool on_compute, bool peeled);
-  void reload(std::size_t layer, std::size_t which, TaskId after, bool on_compute, bool peeled);
+  void store(std::size_t layer, std::size_t which, TaskId after, bool peeled = false);
+  void reload(std::size_t layer, std::size_t which, TaskId after, bool peeled);
   void reload_all(std::size_t layer, TaskId after, bool peeled);
-  TaskId add_copy(bool to_host, std::int64_t bytes, bool on_compute, bool peeled, TaskInfo info);
+  TaskId add_copy(bool to_host, std::int64_t bytes, bool peeled, TaskInfo info);
   [[nodiscard]] std::size_t offloaded_index(std::size_t layer, TensorIndex tensor) const;
   [[nodiscard]] OwnerId host_owner(std::size_t layer, std::size_t which) const;
 

@@ -25,6 +25,7 @@ CopySchedule schedule_of(MapReader& in, const FrameworkSpec& framework, RuntimeS
   }
   const bool command_buffers = in.boolean_or("command_buffers", false);
   const bool rotated = in.boolean_or("pipelined_host_offloading", true);
+  spec.rotated = rotated;
   const CopySchedule derived = framework.eager   ? CopySchedule::streamed
                                : command_buffers ? CopySchedule::serialized
                                : rotated         ? CopySchedule::pipelined
@@ -80,6 +81,7 @@ PrecisionSpec read_precision(const YamlNode& node, Diagnostics& diagnostics) {
 RuntimeSpec read_runtime(const YamlNode& node, const FrameworkSpec& framework, BatchSpec& batch,
                          Diagnostics& diagnostics) {
   static const std::array<std::string, 2> collective_names{"overlapped", "exposed"};
+  static const std::array<std::string, 3> head_names{"automatic", "early", "late"};
   MapReader in(node, "runtime", diagnostics);
   RuntimeSpec spec;
   in.accept("framework");
@@ -91,6 +93,7 @@ RuntimeSpec read_runtime(const YamlNode& node, const FrameworkSpec& framework, B
   if (in.has("host_memory_limit")) {
     spec.host_memory_limit = in.quantity("host_memory_limit", Dimension::bytes, {0.0, 1e18, true});
   }
+  spec.head_gradient = static_cast<HeadGradient>(in.choice_or("head_gradient", head_names, 0));
   batch.loss_chunks = in.integer_or("loss_chunks", {1, 65'536}, 1);
   for (const char* key : {"prefetch_layers", "in_flight_layers", "offload_last_layer"}) {
     if (in.has(key) && spec.schedule != CopySchedule::streamed) {

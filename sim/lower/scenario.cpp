@@ -111,7 +111,7 @@ void check_size(MapReader& in, const Scenario& scenario) {
   // About 120 tasks a layer, forward and backward, for each GPU of a CPU.
   const double tasks =
       120 * real(m.layers) * real(scenario.batch.accumulation) * real(scenario.device.gpus_per_cpu);
-  if (tasks > 3e6) {
+  if (tasks > 1.5e6) {
     in.error(
         "batch",
         fmt::format("a step of about {:.0f} million tasks is too long to simulate", tasks / 1e6),

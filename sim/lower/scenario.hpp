@@ -24,9 +24,18 @@ struct PrecisionSpec {
   std::int64_t weights = 4, gradients = 4, master = 0, moment1 = 4, moment2 = 4;
 };
 
+// When the gradient of the head's weights is computed: right after the loss, or
+// after the whole backward, which keeps the logits' gradient until then. Time does
+// not care. `automatic` is what was seen compilers do (pick_head_gradient).
+enum class HeadGradient : std::uint8_t { automatic, early, late };
+
 struct RuntimeSpec {
   CopySchedule schedule = CopySchedule::pipelined;
-  std::vector<std::string> notes;  // what a reader of results should know
+  // Whether the layer loop is rotated. Serialized copies keep their places in the
+  // loop, and their staging, but run on the compute lane.
+  bool rotated = true;
+  std::vector<std::string> notes; // what a reader of results should know
+  HeadGradient head_gradient = HeadGradient::automatic;
   bool overlap_collectives = true; // false: collectives run on the compute stream
   std::int64_t async_compute_limit = 8;
   double memory_fraction = 1.0;

@@ -27,6 +27,7 @@ struct StepContext {
   Lowered& out;
   TaskGraphBuilder& graph;
 
+  const Plan& plan;
   std::vector<LayerProgram> programs;
   std::vector<LayerInstance> layers;
   std::map<std::string, std::uint32_t, std::less<>> label_ids;
@@ -42,9 +43,15 @@ struct StepContext {
   // Bytes of one layer's weights of a group in the compute precision, unsharded.
   [[nodiscard]] std::int64_t gathered_bytes(std::size_t layer, std::size_t group) const;
   // Whether a copy of a group's weights is made for use: gathered or cast.
-  [[nodiscard]] bool copies_weights(std::size_t group) const;
+  [[nodiscard]] bool copies_weights(std::size_t layer, std::size_t group) const;
   // Parameters that one rank holds, all layers and groups.
   [[nodiscard]] double held_parameters() const;
+  [[nodiscard]] double loop_parameters() const; // of them, those of layers in loops
+  // Resolved: `automatic` means that nothing is held across the backward loop.
+  [[nodiscard]] HeadGradient head_gradient() const;
+  [[nodiscard]] std::int64_t logit_gradient() const; // bytes, in the compute precision
+  // What a layer without checkpoint keeps beside backward's operands.
+  [[nodiscard]] std::int64_t unchecked_bytes(std::size_t layer) const;
   // Parameters of one layer and group that one rank holds.
   [[nodiscard]] double shard_parameters(std::size_t layer, std::size_t group) const;
   // Ranks over which a group is sharded.

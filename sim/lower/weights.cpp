@@ -46,13 +46,14 @@ void RankEmitter::gather_weights(std::size_t segment_index, TaskId top, WhichWei
   const Phase phase = segment.backward ? Phase::backward : Phase::forward;
   for (std::size_t g = 0; g < weight_group_count; ++g) {
     const bool gathers = context_.shard_group(g).size > 1;
+    const bool casts = stored != computed && context_.kind_of(segment.layer).casts_weights;
     if (!program.uses_weights(segment.backward, g) || !(gathers ? which.gathers : which.casts)) {
       continue;
     }
     TaskId ready = top;
     const MemoryChange copy =
         hbm(HbmOwner::gathered_weights, context_.gathered_bytes(segment.layer, g));
-    if (stored != computed) {
+    if (casts) {
       const double bytes =
           context_.shard_parameters(segment.layer, g) * static_cast<double>(stored + computed);
       ready = add_kernel(hbm_work(bytes), info(TaskKind::kernel, phase, segment.layer,
@@ -105,8 +106,22 @@ std::int64_t RankEmitter::shard_bytes(std::size_t layer, std::size_t group) cons
 }
 
 // Converts a layer's reduced gradients to their own precision, adding to what
-// earlier micro-batches left.
+// earlier micro-batches left. Outside the layer loops a compiled step uses a
+// gradient as soon as it is there, in the compute precision.
 void RankEmitter::fold_gradient(const PendingGradient& pending) {
+  const std::int64_t bytes = context_.shard_group(pending.group).size > 1
+                                 ? shard_bytes(pending.layer, pending.group)
+                                 : context_.gathered_bytes(pending.layer, pending.group);
+  const bool compiled = context_.scenario.framework.gradients_allocated_at_once;
+  if (compiled && !context_.kind_of(pending.layer).checkpointed &&
+      context_.scenario.trace.micro_batches == 1) {
+    const TaskId used = context_.graph.add_fixed(lanes_.release, SimTime{0});
+    note(used, info(TaskKind::bookkeeping, Phase::backward, pending.layer, "gradient is used"),
+         {PriceOf::constant, 0});
+    context_.graph.depend(used, pending.reduced);
+    context_.graph.free_at_end(used, hbm(HbmOwner::gradients, bytes));
+    return;
+  }
   const std::int64_t held = context_.scenario.precision.gradients;
   const std::int64_t computed = bytes_per_element(context_.scenario.precision.compute);
   const std::int64_t per_parameter = computed + held * (pending.micro_batch > 0 ? 2 : 1);
@@ -116,14 +131,10 @@ void RankEmitter::fold_gradient(const PendingGradient& pending) {
                  info(TaskKind::kernel, Phase::backward, pending.layer,
                       std::string("keep gradients of ") + group_label(pending.group)));
   context_.graph.depend(fold, pending.reduced);
-  if (!context_.scenario.framework.gradients_allocated_at_once && pending.micro_batch == 0) {
+  if (!compiled && pending.micro_batch == 0) {
     hold_gradients(fold, parameters);
   }
-  const bool reduced = context_.shard_group(pending.group).size > 1;
-  context_.graph.free_at_end(
-      fold,
-      hbm(HbmOwner::gradients, reduced ? shard_bytes(pending.layer, pending.group)
-                                       : context_.gathered_bytes(pending.layer, pending.group)));
+  context_.graph.free_at_end(fold, hbm(HbmOwner::gradients, bytes));
 }
 
 // Sharded gradients, from `task` on until the optimizer has used them.
@@ -134,30 +145,70 @@ void RankEmitter::hold_gradients(TaskId task, double parameters) {
   gradient_bytes_ += bytes;
 }
 
-// Where the gradients of all layers are one buffer, it is set to zero before the
-// backward loop. Accumulation keeps a second one, for the sum of micro-batches.
+// Where the gradients of all layers in loops are one buffer, it is set to zero
+// before the backward loop, and so is the table of the embedding's gradient.
+// Accumulation keeps a second buffer, of all gradients, for the sum of micro-batches.
 void RankEmitter::zero_gradients() {
-  const double copies = context_.scenario.trace.micro_batches > 1 ? 2 : 1;
-  const double parameters = copies * context_.held_parameters();
+  const bool accumulates = context_.scenario.trace.micro_batches > 1;
+  const double parameters =
+      context_.loop_parameters() + (accumulates ? context_.held_parameters() : 0);
   const double bytes = parameters * static_cast<double>(context_.scenario.precision.gradients);
   const TaskId zero =
       add_kernel(hbm_work(bytes), info(TaskKind::kernel, Phase::backward,
                                        context_.layers.size() - 1, "zero gradients"));
   hold_gradients(zero, parameters);
+  if (context_.head_gradient() == HeadGradient::late) {
+    context_.graph.allocate_at_start(zero,
+                                     hbm(HbmOwner::logits_and_loss, context_.logit_gradient()));
+  } else if (table_is_hoisted()) {
+    context_.graph.allocate_at_start(zero, hbm(HbmOwner::gradients, context_.gathered_bytes(0, 0)));
+  }
+}
+
+// Whether the embedding's gradient table is there from the start of the backward loop.
+bool RankEmitter::table_is_hoisted() const {
+  return context_.scenario.framework.gradients_allocated_at_once &&
+         context_.head_gradient() == HeadGradient::early;
 }
 
 // The framework's stacks of kept tensors start as zeros.
 void RankEmitter::fill_stacks() {
+  const FrameworkSpec& framework = context_.scenario.framework;
   double bytes = 0;
   for (std::size_t layer = 0; layer < context_.layers.size(); ++layer) {
     if (context_.kind_of(layer).checkpointed) {
-      bytes += static_cast<double>(context_.program_of(layer).kept_bytes);
+      const std::int64_t more = context_.unchecked_bytes(layer);
+      const auto kept = static_cast<double>(context_.program_of(layer).kept_bytes + more);
+      bytes += kept * (more > 0 ? framework.unchecked_fill.value : framework.stack_fill.value);
     }
   }
-  bytes *= context_.scenario.framework.stack_fill.value;
   if (bytes > 0) {
     static_cast<void>(add_kernel(hbm_work(bytes), step_info(TaskKind::kernel, Phase::forward,
                                                             "zero stacks of saved tensors")));
+  }
+}
+
+// What the compiler keeps beside backward's operands is written after the forward
+// of its layer and read back before its backward.
+void RankEmitter::keep_unchecked(std::size_t layer) {
+  const std::int64_t bytes = context_.unchecked_bytes(layer);
+  if (bytes > 0) {
+    const double traffic =
+        context_.scenario.framework.saved_write.value * static_cast<double>(bytes);
+    const TaskId task = add_kernel(hbm_work(traffic),
+                                   info(TaskKind::kernel, Phase::forward, layer, "save residuals"));
+    context_.graph.allocate_at_start(task, hbm(HbmOwner::saved_activations, bytes));
+  }
+}
+
+void RankEmitter::release_unchecked(std::size_t layer) {
+  const std::int64_t bytes = context_.unchecked_bytes(layer);
+  if (bytes > 0) {
+    const auto kept = static_cast<double>(context_.program_of(layer).kept_bytes + bytes);
+    const TaskId task =
+        add_kernel(hbm_work(context_.scenario.framework.unchecked_read.value * kept),
+                   info(TaskKind::kernel, Phase::backward, layer, "read residuals"));
+    context_.graph.free_at_end(task, hbm(HbmOwner::saved_activations, bytes));
   }
 }
 
@@ -169,6 +220,10 @@ void RankEmitter::run_optimizer() {
   const TaskId task = add_kernel(hbm_work(context_.held_parameters() * per_parameter),
                                  step_info(TaskKind::kernel, Phase::optimizer, "optimizer"));
   context_.graph.free_at_end(task, hbm(HbmOwner::gradients, gradient_bytes_));
+  if (context_.scenario.framework.gradients_allocated_at_once &&
+      context_.head_gradient() == HeadGradient::late) {
+    context_.graph.free_at_end(task, hbm(HbmOwner::logits_and_loss, context_.logit_gradient()));
+  }
   const TaskId last = context_.graph.add_fixed(
       lanes_.compute, to_sim_time(Seconds{context_.scenario.framework.step_gap.value}));
   note(last, step_info(TaskKind::gap, Phase::other, "host gap between steps"),

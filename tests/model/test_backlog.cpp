@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int32_t first_layer = 1;
 constexpr std::int32_t last_offloaded = 7; // the eighth layer is kept
-const std::array<const char*, 3> tensors{"expert gate", "expert up", "expert product"};
+const std::array<const char*, 3> tensors{"moe_mlpwi_0", "moe_mlpwi_1", "moe_mlp_product"};
 // rows x width x 2 bytes: 24 x 4096 tokens, 8 experts each, 768 wide.
 constexpr std::int64_t tensor_bytes = std::int64_t{24} * 4096 * 8 * 768 * 2;
 
@@ -83,7 +83,7 @@ TEST_CASE("A bound on layers in flight turns the backlog into waiting") {
   const StepView step(simulation);
   for (std::int32_t layer = first_layer; layer + 2 <= last_offloaded + 1; ++layer) {
     CAPTURE(layer);
-    CHECK(step.end(step.store("expert product", layer)) <=
+    CHECK(step.end(step.store("moe_mlp_product", layer)) <=
           step.start(step.first_forward(layer + 2)));
   }
   const double settled = to_seconds(layer_forward(step, last_offloaded - 1)).count();

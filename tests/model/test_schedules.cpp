@@ -136,10 +136,14 @@ TEST_CASE("Offload runs the kernels of keep without what the stack costs") {
               StepView(keep).compute_only(), 2 * layers);
 }
 
-// Nothing overlaps: every copy adds its latency and its bytes over the rate,
+// Captured copies keep the places of the unrotated loop, but on the compute lane:
+// nothing overlaps, and every copy adds its latency and its bytes over the rate,
 //   4 x (7 us + 134217728 / 100e9) + 4 x (9 us + 134217728 / 125e9).
-TEST_CASE("Serialized copies add all of their time to the step") {
-  const Scenario scenario = with_schedule("serialized");
+// A store follows the kernel that produces its tensor, a reload stands at the top of
+// its layer's backward.
+TEST_CASE("Serialized copies without rotation add all of their time to the step") {
+  const Scenario scenario =
+      with_schedule("serialized", {"runtime.pipelined_host_offloading=false"});
   const Simulation simulation = run(scenario, "offload");
   const StepView step(simulation);
   const SimTime store = copy_time(query_bytes, 100e9, 7e-6);
@@ -152,22 +156,80 @@ TEST_CASE("Serialized copies add all of their time to the step") {
   REQUIRE(simulation.result.offload_hidden_fraction);
   CHECK(*simulation.result.offload_hidden_fraction == doctest::Approx(0.0).epsilon(1e-12));
   for (std::int32_t layer = first_layer; layer <= last_layer; ++layer) {
+    CAPTURE(layer);
     const TaskId out = step.store("query_proj", layer);
     const TaskId back = step.reload("query_proj", layer);
     CHECK(step.lane(out) == step.lanes().compute);
     CHECK(step.lane(back) == step.lanes().compute);
+    CHECK(step.took(out) == store);
+    CHECK(step.took(back) == reload);
     CHECK(step.start(out) == step.end(step.find("query_proj rotary", layer, Phase::forward)));
-    CHECK(step.end(back) == step.start(step.find("attention", layer, Phase::recompute)));
+    CHECK(step.start(back) == step.end(step.kernels(layer + 1, true).back()));
+    CHECK(step.end(back) == step.start(step.first_backward(layer)));
   }
 }
 
-TEST_CASE("Serialized copies of several tensors add up") {
-  const Simulation simulation = run(with_schedule("serialized"), "two");
+// With rotation, which is the default, the places are those of the rotated loop: three
+// stores at the top of the next layer, three reloads before the attention backward of
+// the layer that runs before theirs. The last store and the first reload are peeled:
+// 134217728 bytes at 50 GB/s instead of the link's rate, with the link's latency.
+TEST_CASE("Serialized copies add all of their time to the step") {
+  const Scenario scenario = with_schedule("serialized");
+  const Simulation simulation = run(scenario, "offload");
   const StepView step(simulation);
+  const SimTime store = copy_time(query_bytes, 100e9, 7e-6);
+  const SimTime reload = copy_time(query_bytes, 125e9, 9e-6);
+  const SimTime peeled_store = copy_time(query_bytes, 50e9, 7e-6);
+  const SimTime peeled_reload = copy_time(query_bytes, 50e9, 9e-6);
+  CHECK(peeled_store.count() == 2'691'354'560);
+  CHECK(peeled_reload.count() == 2'693'354'560);
+  const SimTime copies = (layers - 1) * (store + reload) + peeled_store + peeled_reload;
+  CHECK(step.makespan() == step.compute_only() + copies);
+  CHECK(simulation.result.time[static_cast<std::size_t>(TimeBin::exposed_offload)] ==
+        doctest::Approx(to_seconds(copies).count()).epsilon(1e-12));
+  REQUIRE(simulation.result.offload_hidden_fraction);
+  CHECK(*simulation.result.offload_hidden_fraction == doctest::Approx(0.0).epsilon(1e-12));
+  for (const TaskId copy : step.copies()) {
+    CHECK(step.lane(copy) == step.lanes().compute);
+  }
+  for (std::int32_t layer = first_layer; layer < last_layer; ++layer) {
+    CAPTURE(layer);
+    const TaskId out = step.store("query_proj", layer);
+    CHECK(step.took(out) == store);
+    CHECK(step.start(out) == step.end(step.last_forward(layer)));
+    CHECK(step.end(out) == step.start(step.first_forward(layer + 1)));
+    const TaskId back = step.reload("query_proj", layer);
+    CHECK(step.took(back) == reload);
+    CHECK(step.end(back) == step.start(step.find("d attention", layer + 1, Phase::backward)));
+  }
+  const TaskId last_store = step.store("query_proj", last_layer);
+  CHECK(step.took(last_store) == peeled_store);
+  CHECK(step.start(last_store) == step.end(step.last_forward(last_layer)));
+  CHECK(step.end(last_store) == step.start(step.first_forward(last_layer + 1)));
+  const TaskId first_reload = step.reload("query_proj", last_layer);
+  CHECK(step.took(first_reload) == peeled_reload);
+  CHECK(step.start(first_reload) == step.end(step.kernels(last_layer + 1, true).back()));
+  CHECK(step.end(first_reload) == step.start(step.first_backward(last_layer)));
+}
+
+// Three layers at the links' rates, one at the peeled rate; without rotation all four
+// at the links' rates.
+TEST_CASE("Serialized copies of several tensors add up") {
   const std::int64_t gate_bytes = std::int64_t{4096} * 53248 * 2;
-  const SimTime both = copy_time(query_bytes, 100e9, 7e-6) + copy_time(query_bytes, 125e9, 9e-6) +
-                       copy_time(gate_bytes, 100e9, 7e-6) + copy_time(gate_bytes, 125e9, 9e-6);
-  CHECK(step.makespan() == step.compute_only() + layers * both);
+  const auto both = [&](double out, double back) {
+    return copy_time(query_bytes, out, 7e-6) + copy_time(query_bytes, back, 9e-6) +
+           copy_time(gate_bytes, out, 7e-6) + copy_time(gate_bytes, back, 9e-6);
+  };
+  {
+    const Simulation simulation = run(with_schedule("serialized"), "two");
+    const StepView step(simulation);
+    CHECK(step.makespan() ==
+          step.compute_only() + (layers - 1) * both(100e9, 125e9) + both(50e9, 50e9));
+  }
+  const Simulation simulation =
+      run(with_schedule("serialized", {"runtime.pipelined_host_offloading=false"}), "two");
+  const StepView step(simulation);
+  CHECK(step.makespan() == step.compute_only() + layers * both(100e9, 125e9));
 }
 
 // A store starts when its tensor is there and the next layer waits for it: what
@@ -333,7 +395,7 @@ TEST_CASE("Pipelined reloads of many tensors start at the top of the layer") {
     for (std::int32_t layer = first_layer; layer < last_layer; ++layer) {
       exposed += positive(reload - backward_of(step, layer + 1));
       SimTime first = step.makespan();
-      for (const char* tensor : {"query_proj", "key_proj", "value_proj", "mlp gate"}) {
+      for (const char* tensor : {"query_proj", "key_proj", "value_proj", "mlpwi_0"}) {
         first = std::min(first, step.start(step.reload(tensor, layer)));
         CHECK(step.end(step.reload(tensor, layer)) <= step.start(step.first_backward(layer)));
       }

@@ -125,8 +125,15 @@ TEST_CASE("Every committed coefficient has a kind, a source and an ordered range
       CHECK(c->value > 0);
       CHECK(paths.insert(c->path).second);
     }
-    // All fields of Device, and one more where both directions share a limit.
-    CHECK(paths.size() == (device.duplex_rate ? 24 : 23));
+    // All 23 fields of Device, one more where both directions share a limit, and the
+    // four of a clock rule.
+    const std::size_t optional = (device.duplex_rate ? 1U : 0U) + (device.clock ? 4U : 0U);
+    CHECK(paths.size() == 23 + optional);
+    CHECK(paths.count("gpu.shape_factor") == 1);
+    for (const char* path : {"gpu.clock.memory_power", "gpu.clock.idle_power",
+                             "gpu.clock.max_speed", "gpu.clock.exponent"}) {
+      CHECK(paths.count(path) == (device.clock ? 1 : 0));
+    }
   }
 }
 
@@ -149,46 +156,75 @@ TEST_CASE("Every committed hardware has tables for all kinds of product and stag
   }
 }
 
-// A file's value reaches the field of its path: 23 coefficients, each set to its own number.
-TEST_CASE("A value under --set lands in the coefficient of that path") {
-  const std::vector<std::string> names = catalog().names(CatalogKind::hardware);
-  Diagnostics diagnostics;
-  const Device plain = read(hardware_file(names.front()), diagnostics);
-  double step = 0;
-  for (const Coefficient* c : plain.coefficients()) {
-    CAPTURE(c->path);
-    step += 1;
-    std::string text = std::to_string(static_cast<int>(step)) + "e-2";
-    double value = step / 100;
-    if (c->dimension == Dimension::bytes) {
-      text = std::to_string(static_cast<int>(step)) + " kB";
-      value = step * 1e3;
-    } else if (c->dimension == Dimension::seconds) {
-      text = std::to_string(static_cast<int>(step)) + " us";
-      value = step * 1e-6;
-    } else if (c->dimension == Dimension::byte_rate) {
-      text = std::to_string(static_cast<int>(step)) + " GB/s";
-      value = step * 1e9;
-    } else if (c->dimension == Dimension::flop_rate) {
-      text = std::to_string(static_cast<int>(step)) + " TFLOP/s";
-      value = step * 1e12;
-    }
-    const Device device = read(changed({c->path + "=" + text}), diagnostics);
-    CHECK(report_text(diagnostics) == "");
-    std::size_t differing = 0;
-    const std::vector<const Coefficient*> all = device.coefficients();
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i]->kind == "assumed" && all[i]->source == "set by the user") {
-        ++differing;
-        CHECK(all[i]->path == c->path);
-        CHECK(all[i]->value == doctest::Approx(value).epsilon(1e-12));
-        CHECK_FALSE(all[i]->has_range());
-        CHECK(all[i]->low == all[i]->value);
-        CHECK(all[i]->high == all[i]->value);
-      }
-    }
-    CHECK(differing == 1);
+// A value that only this coefficient is set to, as text and in base units. Plain numbers
+// lie between 1.01 and 1.30, which is inside the range of all of them.
+std::pair<std::string, double> own_value(const Coefficient& c, int step) {
+  const std::string digits = std::to_string(step);
+  if (!c.dimension) {
+    const double value = 1 + step / 100.0;
+    return {std::to_string(value), value};
   }
+  switch (*c.dimension) {
+  case Dimension::bytes: return {digits + " kB", step * 1e3};
+  case Dimension::seconds: return {digits + " us", step * 1e-6};
+  case Dimension::byte_rate: return {digits + " GB/s", step * 1e9};
+  case Dimension::flop_rate: return {digits + " TFLOP/s", step * 1e12};
+  }
+  return {};
+}
+
+// A file's value reaches the field of its path: each coefficient set to its own number.
+TEST_CASE("A value under --set lands in the coefficient of that path") {
+  for (const std::string& name : catalog().names(CatalogKind::hardware)) {
+    CAPTURE(name);
+    Diagnostics diagnostics;
+    const Device plain = read(hardware_file(name), diagnostics);
+    int step = 0;
+    for (const Coefficient* c : plain.coefficients()) {
+      CAPTURE(c->path);
+      step += 1;
+      const auto [text, value] = own_value(*c, step);
+      YamlNode node = hardware_file(name);
+      set_path(node, c->path + "=" + text);
+      const Device device = read(node, diagnostics);
+      CHECK(report_text(diagnostics) == "");
+      std::size_t differing = 0;
+      for (const Coefficient* found : device.coefficients()) {
+        if (found->kind == "assumed" && found->source == "set by the user") {
+          ++differing;
+          CHECK(found->path == c->path);
+          CHECK(found->value == doctest::Approx(value).epsilon(1e-12));
+          CHECK_FALSE(found->has_range());
+          CHECK(found->low == found->value);
+          CHECK(found->high == found->value);
+        }
+      }
+      CHECK(differing == 1);
+    }
+  }
+}
+
+const char* const clock_text =
+    "gpu.clock={memory_power: 0.6, idle_power: 0.3, max_speed: 1.25, exponent: 2.5}";
+
+TEST_CASE("A clock rule is there only where the file has one, with all four numbers") {
+  Diagnostics diagnostics;
+  YamlNode without = changed({});
+  remove(entry_of(without, "gpu"), "clock");
+  CHECK_FALSE(read(without, diagnostics).clock.has_value());
+  const Device device = read(changed({clock_text}), diagnostics);
+  CHECK(report_text(diagnostics) == "");
+  REQUIRE(device.clock.has_value());
+  CHECK(device.clock->memory_power.value == 0.6);
+  CHECK(device.clock->idle_power.value == 0.3);
+  CHECK(device.clock->max_speed.value == 1.25);
+  CHECK(device.clock->exponent.value == 2.5);
+  CHECK(complaints({clock_text, "gpu.clock.max_speed=0.9"}) ==
+        "'max_speed' must be between 1 and 4, not 0.9");
+  CHECK(complaints({clock_text, "gpu.clock.exponent=1"}) ==
+        "'exponent' must be greater than 1 and at most 6, not 1");
+  CHECK(complaints({"gpu.clock={memory_power: 0.6, idle_power: 0.3, max_speed: 1.25}"}) ==
+        "missing key 'exponent' in 'clock'");
 }
 
 TEST_CASE("Coefficients of paths read into the fields that carry their names") {

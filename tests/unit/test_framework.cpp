@@ -23,6 +23,7 @@ const std::vector<std::pair<std::string, Member>> numbers{
     {"activation_backward_rerun", &FrameworkSpec::activation_backward_rerun},
     {"permute", &FrameworkSpec::permute},
     {"combine", &FrameworkSpec::combine},
+    {"scatter_add", &FrameworkSpec::scatter_add},
     {"embedding", &FrameworkSpec::embedding},
     {"loss_forward", &FrameworkSpec::loss_forward},
     {"loss_backward", &FrameworkSpec::loss_backward},
@@ -30,6 +31,11 @@ const std::vector<std::pair<std::string, Member>> numbers{
     {"logit_gradient_bytes", &FrameworkSpec::logit_gradient_bytes},
     {"saved_write", &FrameworkSpec::saved_write},
     {"stack_fill", &FrameworkSpec::stack_fill},
+    {"unchecked_stream", &FrameworkSpec::unchecked_stream},
+    {"unchecked_activation", &FrameworkSpec::unchecked_activation},
+    {"unchecked_weights", &FrameworkSpec::unchecked_weights},
+    {"unchecked_fill", &FrameworkSpec::unchecked_fill},
+    {"unchecked_read", &FrameworkSpec::unchecked_read},
     {"reload_at_top_above", &FrameworkSpec::reload_at_top_above},
 };
 
@@ -81,23 +87,52 @@ TEST_CASE("Every number of a framework lands in its own field with kind and sour
   CHECK(spec.step_gap.value == 0.002);
   CHECK(spec.step_gap.kind == "inferred");
   CHECK(spec.step_gap.source == "Odd steps");
-  CHECK(framework_numbers().size() == numbers.size() + 1); // and the gap
+  REQUIRE(framework_numbers().size() == numbers.size() + 1); // and the gap
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    CHECK(framework_numbers()[i].key == numbers[i].first);
+    CHECK(framework_numbers()[i].member == numbers[i].second);
+  }
+  CHECK(framework_numbers().back().key == std::string("step_gap"));
   CHECK(framework_numbers().back().member == &FrameworkSpec::step_gap);
 }
 
 TEST_CASE("The switches of a framework have defaults that a file can change") {
   const FrameworkSpec plain = read(base_text());
+  CHECK_FALSE(plain.eager);
+  CHECK_FALSE(plain.compiled_order);
   CHECK_FALSE(plain.softmax_statistics_saved);
   CHECK(plain.gradients_allocated_at_once);
   CHECK(plain.policy_names.empty());
   const FrameworkSpec other = read(base_text() + "title: Own one\n"
+                                                 "eager: true\n"
+                                                 "compiled_order: true\n"
                                                  "softmax_statistics_saved: true\n"
                                                  "gradients_allocated_at_once: false\n"
                                                  "policy_names: [context, mlpwo]\n");
   CHECK(other.title == "Own one");
+  CHECK(other.eager);
+  CHECK(other.compiled_order);
   CHECK(other.softmax_statistics_saved);
   CHECK_FALSE(other.gradients_allocated_at_once);
   CHECK(other.policy_names == std::vector<std::string>{"context", "mlpwo"});
+}
+
+TEST_CASE("Each switch of a framework changes its own field only") {
+  const std::vector<std::pair<std::string, bool FrameworkSpec::*>> switches{
+      {"eager", &FrameworkSpec::eager},
+      {"compiled_order", &FrameworkSpec::compiled_order},
+      {"softmax_statistics_saved", &FrameworkSpec::softmax_statistics_saved},
+      {"gradients_allocated_at_once", &FrameworkSpec::gradients_allocated_at_once}};
+  const FrameworkSpec plain = read(base_text());
+  for (const auto& [changed, field] : switches) {
+    CAPTURE(changed);
+    const FrameworkSpec other =
+        read(base_text() + changed + ": " + (plain.*field ? "false" : "true") + "\n");
+    for (const auto& [name, member] : switches) {
+      CAPTURE(name);
+      CHECK((other.*member == plain.*member) == (name != changed));
+    }
+  }
 }
 
 TEST_CASE("A bare number in a framework is the user's assumption") {
@@ -162,11 +197,11 @@ TEST_CASE("Values of the wrong kind in a framework are reported where they stand
   CHECK(reports("kind: framework\nname: own\nsources: {}\nkernels: fast\n") ==
         "4:10: 'kernels' must be a map, not 'fast'");
   CHECK(reports(replaced(base_text(), "value: 2 ms", "value: 2")) ==
-        "22:21: 'value' needs a unit | write for example \"8 us\"");
+        "28:21: 'value' needs a unit | write for example \"8 us\"");
   CHECK(reports(base_text() + "softmax_statistics_saved: maybe\n") ==
-        "23:27: 'softmax_statistics_saved' must be true or false, not 'maybe'");
+        "29:27: 'softmax_statistics_saved' must be true or false, not 'maybe'");
   CHECK(reports(base_text() + "policy_names: context\n") ==
-        "23:15: 'policy_names' must be a list, not 'context' | write [context]");
+        "29:15: 'policy_names' must be a list, not 'context' | write [context]");
   CHECK(reports(base_text() + "policy_name: [context]\n") ==
-        "23:1: unknown key 'policy_name' in 'framework' | did you mean 'policy_names'?");
+        "29:1: unknown key 'policy_name' in 'framework' | did you mean 'policy_names'?");
 }

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <cmath>
 #include <string>
 
 using namespace spillway;
@@ -83,6 +85,53 @@ TEST_CASE("A table of one row has that row's rate everywhere") {
   CHECK(table.rate(matmul(1024, 1024, 1024)).rate == about(1e12));
   CHECK(table.rate(matmul(7, 300, 100000)).rate == about(1e12));
   CHECK(table.rate(matmul(1, 1, 1'000'000'000)).rate == about(1e12));
+}
+
+TEST_CASE("A table of one row reproduces that row") {
+  // 2 x 3000 x 500 x 700 = 2.1e9 FLOP in 12.5 us.
+  CHECK(read(matmul_text("  3000 500 700 12.5\n")).rate(matmul(3000, 500, 700)).rate ==
+        about(2.1e9 / 12.5e-6));
+  // 4 x 16 x 512^2 x (192 + 128) = 5368709120 FLOP in 40 us.
+  CHECK(read(attention_text("  4 16 2 512 192 128 40\n"))
+            .rate(attention(4, 16, 2, 512, 192, 128))
+            .rate == about(5368709120.0 / 40e-6));
+}
+
+// 2 x 1000^3 = 2e9 FLOP in 12 us and twice as many in 22 us: 10 us for 2e9 more are
+// R = 200 TFLOP/s, and t0 = 12 - 10 = 2 us. Nothing is left of either row, so every shape
+// takes 2 us + flops / R: 8e9 in 42 us, 2 x 500 x 3000 x 700 = 2.1e9 in 12.5 us, and a
+// very large one runs at R.
+TEST_CASE("Two rows of one family fix a start-up time and a rate") {
+  const KernelTable table = read(matmul_text("  1000 1000 1000 12\n  2000 1000 1000 22\n"));
+  CHECK(table.rate(matmul(1000, 1000, 1000)).rate == about(2e9 / 12e-6));
+  CHECK(table.rate(matmul(2000, 1000, 1000)).rate == about(4e9 / 22e-6));
+  CHECK(table.rate(matmul(4000, 1000, 1000)).rate == about(8e9 / 42e-6));
+  CHECK(table.rate(matmul(500, 3000, 700)).rate == about(2.1e9 / 12.5e-6));
+  CHECK(table.rate(matmul(1'000'000, 1'000'000, 1'000'000)).rate == about(2e14));
+}
+
+// Times of 5 us + flops / 100 TFLOP/s: 2e9 -> 25, 4e9 -> 45, 3e9 -> 35, 16e9 -> 165 us.
+TEST_CASE("Rows on one line give that line's rate at any other shape") {
+  const std::string rows = "  1000 1000 1000 25\n  2000 1000 1000 45\n  500 3000 1000 35\n"
+                           "  2000 2000 2000 165\n";
+  const KernelTable table = read(matmul_text(rows));
+  for (const auto& [m, n, k] :
+       {std::array<std::int64_t, 3>{2000, 2000, 2000}, std::array<std::int64_t, 3>{500, 3000, 1000},
+        std::array<std::int64_t, 3>{1500, 1500, 1500}, std::array<std::int64_t, 3>{10, 20, 30},
+        std::array<std::int64_t, 3>{100000, 4000, 7000}}) {
+    CAPTURE(m);
+    const double flops =
+        2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    CHECK(table.rate(matmul(m, n, k)).rate == about(flops / (5e-6 + flops / 1e14)));
+  }
+}
+
+// A line through 2e9 FLOP in 10 us and 8e9 in 60 us would start at -20/3 us. A start-up
+// time cannot be negative: what is left are rates of 200 and 133.3 TFLOP/s, and half way
+// between the shapes their mean, 4e9 FLOP in sqrt(10 x 60) = 24.4948974278 us.
+TEST_CASE("A start-up time is never negative") {
+  const KernelTable table = read(matmul_text("  1000 1000 1000 10\n  4000 1000 1000 60\n"));
+  CHECK(table.rate(matmul(2000, 1000, 1000)).rate == about(std::sqrt(2e14 * 8e9 / 60e-6)));
 }
 
 // m = 2048 is one octave from both rows: equal weights, sqrt(1 x 4) = 2 TFLOP/s.

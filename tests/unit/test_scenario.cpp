@@ -1,5 +1,6 @@
 #include "sim/lower/scenario.hpp"
 
+#include "tests/support/reports.hpp"
 #include "tests/support/step.hpp"
 
 #include <doctest/doctest.h>
@@ -273,6 +274,20 @@ TEST_CASE("Values of the runtime have ranges and units") {
         "'async_compute_limit' must be between 1 and 1024, not 0");
 }
 
+TEST_CASE("The head's gradient is automatic, early or late") {
+  CHECK(dense_report("runtime.head_gradient=erly") ==
+        "unknown value 'erly' for 'head_gradient' | did you mean 'early'?");
+  CHECK(dense_report("runtime.head_gradient=whenever") ==
+        "unknown value 'whenever' for 'head_gradient' | known: automatic, early, late");
+  const auto head = [](const std::vector<std::string>& assignments) {
+    return scenario_from(dense, assignments).runtime.head_gradient;
+  };
+  CHECK(head({}) == HeadGradient::automatic);
+  CHECK(head({"runtime.head_gradient=automatic"}) == HeadGradient::automatic);
+  CHECK(head({"runtime.head_gradient=early"}) == HeadGradient::early);
+  CHECK(head({"runtime.head_gradient=late"}) == HeadGradient::late);
+}
+
 TEST_CASE("States have one of two precisions, or none where they can be left out") {
   CHECK(dense_report("precision.weights=none") ==
         "unknown value 'none' for 'weights' | known: fp32, bf16");
@@ -389,6 +404,31 @@ TEST_CASE("A scenario that extends another replaces what it says and keeps the r
   CHECK(scenario.policies[0].name == "remat");
   CHECK(scenario.policies[1].name == "more");
   CHECK(catalogue((folder.path() / "base.yaml").string()).published.size() == 1);
+}
+
+// The working directory of the test is another one, and has no such file.
+TEST_CASE("A relative path in a scenario is relative to the scenario's folder") {
+  const Folder folder;
+  static_cast<void>(folder.write("models/own.yaml", "extends: llama-3.1-405b\nname: own\n"));
+  static_cast<void>(folder.write("chips/own.yaml", "extends: gb200-nvl72\nname: own-chip\n"));
+  const std::string path = folder.write(
+      "path.yaml",
+      replaced(replaced(dense, "{extends: llama-3.1-405b, layers: 2}", "models/own.yaml"),
+               "hardware: gb200-nvl72", "hardware: chips/own.yaml"));
+  CHECK(catalogue(path).model.name == "own");
+  CHECK(catalogue(path).model.layers == 126);
+  CHECK(catalogue(path).device.name == "own-chip");
+  const std::string extended = folder.write(
+      "extended.yaml", replaced(dense, "extends: llama-3.1-405b", "extends: models/own.yaml"));
+  CHECK(catalogue(extended).model.name == "own");
+  CHECK(catalogue(extended).model.layers == 2);
+  // A path that a base says stays relative to the base.
+  const std::string child = folder.write("deeper/child.yaml", "extends: ../path.yaml\n");
+  CHECK(catalogue(child).model.name == "own");
+  const std::string lost =
+      folder.write("lost.yaml", replaced(dense, "{extends: llama-3.1-405b, layers: 2}", "no.yaml"));
+  CHECK(reports([&] { static_cast<void>(catalogue(lost)); }) ==
+        "cannot open: no such file or directory");
 }
 
 TEST_CASE("The committed scenario on another system drops what was published") {

@@ -1,0 +1,115 @@
+// validate --profiles of the built program.
+#include "tests/cli/cli.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace spillway;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+const std::string profiles = "results/reference/h200/profiles.jsonl";
+
+} // namespace
+
+// Some records miss the 5 % of step time or the 2.5 % of peak memory, so the answer is no.
+TEST_CASE("validate --profiles compares measured steps, per class and metric") {
+  const Arguments question{"validate", "--profiles", profiles, "--hardware", "h200"};
+  const ProgramResult text = ask(question);
+  CHECK(text.exit_code == 1);
+  CHECK(text.err.empty());
+  const std::vector<std::string> lines = lines_of(text.out);
+  CHECK(lines.front().starts_with("record "));
+  const auto summary = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.starts_with("absolute error  metric ");
+  });
+  REQUIRE(lines.end() - summary == 2 + 16 + 2);
+  auto row = summary + 2;
+  for (const auto& [name, records] : std::vector<std::pair<std::string, std::string>>{
+           {"no offload", "38"}, {"serialized", "35"}, {"overlapped", "18"}, {"all", "91"}}) {
+    for (const char* metric : {"step_time", "peak_hbm", "temp", "host"}) {
+      INFO(*row);
+      CHECK(std::regex_match(*row, std::regex(name + " +" + metric + " +" + records +
+                                              "( +[0-9.]+ %){2} +[+-][0-9.]+ %")));
+      ++row;
+    }
+  }
+  CHECK(std::regex_match(lines.back(), std::regex("of 257 pairs of policies that differ by more "
+                                                  "than 1\\.5 %, [0-9]+ are ordered as measured")));
+}
+
+TEST_CASE("validate --profiles --json has four cases for each record, and their summary") {
+  const ProgramResult result =
+      ask({"validate", "--profiles", profiles, "--hardware", "h200", "--json", "-"});
+  CHECK(result.exit_code == 1);
+  const Json json = Json::parse(result.out);
+  CHECK(json["cases"].size() == std::size_t{4} * 91);
+  std::map<std::string, std::vector<double>> errors;
+  bool missed = false;
+  for (const Json& one : json["cases"]) {
+    const double error = std::abs(one["error_percent"].get<double>());
+    errors[one["metric"]].push_back(error);
+    CHECK(one["pass"].get<bool>() == (error <= one["tolerance_percent"].get<double>()));
+    missed = missed || !one["pass"].get<bool>();
+  }
+  CHECK(missed);
+  CHECK(json["summary"].size() == 4);
+  for (const char* metric : {"step_time", "peak_hbm", "temp", "host"}) {
+    const std::vector<double>& list = errors[metric];
+    const Json& summary = json["summary"][metric];
+    REQUIRE(list.size() == 91);
+    CHECK(summary["n"] == 91);
+    CHECK(summary["mean_abs_error_percent"].get<double>() ==
+          doctest::Approx(std::accumulate(list.begin(), list.end(), 0.0) / 91));
+    CHECK(summary["max_abs_error_percent"] == *std::max_element(list.begin(), list.end()));
+  }
+  CHECK(json["summary"]["host"]["max_abs_error_percent"] == 0);
+}
+
+// The first committed record alone is within every tolerance; one record has no pair.
+TEST_CASE("validate --profiles exits with 0 when every record is within tolerance") {
+  const TemporaryFolder folder;
+  const std::string all = read_text(profiles);
+  const std::string path = folder.write("one.jsonl", all.substr(0, all.find('\n') + 1));
+  const ProgramResult result = ask({"validate", "--profiles", path, "--hardware", "h200"});
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "\nof 0 pairs of policies "));
+}
+
+TEST_CASE("validate --profiles refuses what it cannot use") {
+  check_refused({"validate", "--profiles", profiles},
+                "error: --profiles needs --hardware: what the steps were measured on\n"
+                "      known: gb200-nvl72, h200\n");
+  check_refused_with({"validate", "--profiles", profiles, "--hardware", "h20"},
+                     "did you mean 'h200'?\n");
+  const TemporaryFolder folder;
+  for (const std::string& path : {folder.path("missing.jsonl"), folder.path()}) {
+    check_refused({"validate", "--profiles", path, "--hardware", "h200"},
+                  "error: cannot read '" + path + "'\n      a file of JSON lines\n");
+  }
+  const std::string broken = folder.write("broken.jsonl", "{\"model\": 3}\n[]\n");
+  check_refused({"validate", "--profiles", broken, "--hardware", "h200"},
+                broken +
+                    ":1:1: error: 'model' must be text, not 3\n"
+                    "    1 | {\"model\": 3}\n      | ^\n" +
+                    broken +
+                    ":2:1: error: a record must be a JSON object\n"
+                    "    2 | []\n      | ^\n");
+}
+
+TEST_CASE("Options of validate that do not go together are refused") {
+  check_refused({"validate", "--hardware", "h200"}, "error: --hardware goes with --profiles\n");
+  check_refused({"validate", "--profiles", "results/reference/h200/profiles.jsonl", "--hardware",
+                 "h200", "--cases", "results/reference"},
+                "error: --profiles and --cases are two runs\n");
+}

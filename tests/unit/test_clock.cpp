@@ -1,0 +1,219 @@
+// The clock of a power-limited board: the balance solved by hand, and its place in a step.
+#include "sim/lower/clock.hpp"
+
+#include "tests/support/step.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <string>
+
+using namespace spillway;
+using namespace spillway::testing;
+
+namespace {
+
+ClockRule clock_rule(double memory_power, double idle_power, double max_speed, double exponent) {
+  ClockRule made;
+  made.memory_power.value = memory_power;
+  made.idle_power.value = idle_power;
+  made.max_speed.value = max_speed;
+  made.exponent.value = exponent;
+  return made;
+}
+
+// Energy used over energy allowed at speed s, from the formula in the header.
+double share_of_limit(const ClockRule& r, const StepWork& w, double s) {
+  const double used = w.compute_s / s * std::pow(s, r.exponent.value) +
+                      w.memory_s * r.memory_power.value + w.idle_s * r.idle_power.value;
+  return used / (w.compute_s / s + w.memory_s + w.idle_s);
+}
+
+const std::string one_gpu = R"(kind: scenario
+model: {extends: llama-3.1-405b, layers: 3, hidden: 4096, dense_ffn: {width: 12288},
+        attention: {heads: 32}}
+hardware: h200
+gpus: 1
+batch: {micro: 2, sequence: 4096}
+precision: {weights: bf16, gradients: bf16, master: none, moment1: bf16, moment2: bf16}
+runtime: {framework: maxtext}
+policies:
+  remat: {preset: full}
+  offload: {preset: full, tensors: {query_proj: offload}}
+)";
+
+struct Balanced {
+  Lowered lowered;
+  Timeline timeline;
+  double speed = 1;
+};
+
+Balanced balance(const Scenario& scenario, const std::string& policy, double from = 1) {
+  RateCache cache;
+  const Plan plan = decide(scenario.policy(policy), scenario.trace, scenario.framework);
+  Balanced found{lower(scenario, plan, cache), {}, from};
+  CostModel cost(scenario.device, scenario.parallel.gpus, cache);
+  found.timeline = replay_balanced(scenario, cost, found.lowered, found.speed);
+  return found;
+}
+
+// Times of the step as they passed: on the compute lane, by what bound the kernel.
+StepWork passed(const Balanced& step) {
+  StepWork work;
+  for (const TaskId task : step.lowered.graph.tasks_of(step.lowered.lanes[0].compute)) {
+    if (step.lowered.tasks[task].kind != TaskKind::kernel) {
+      continue;
+    }
+    const Work& what = step.lowered.works[step.lowered.prices[task].work];
+    const double seconds = to_seconds(step.timeline.end[task] - step.timeline.start[task]).count();
+    (what.kind == WorkKind::memory ? work.memory_s : work.compute_s) += seconds;
+  }
+  work.idle_s = to_seconds(step.timeline.makespan).count() - work.compute_s - work.memory_s;
+  return work;
+}
+
+} // namespace
+
+// w_c s^(e-1) = w_c / s only at s = 1.
+TEST_CASE("A step of nothing but matmuls runs at the speed that matmuls sustain") {
+  CHECK(balanced_speed(clock_rule(0.7, 0.25, 1.22, 3), {0.8, 0, 0}) == doctest::Approx(1.0));
+  CHECK(balanced_speed(clock_rule(0.7, 0.25, 1.22, 2), {5.0, 0, 0}) == doctest::Approx(1.0));
+}
+
+TEST_CASE("A step without matmuls has no speed to choose") {
+  const ClockRule r = clock_rule(0.7, 0.25, 1.22, 3);
+  CHECK(balanced_speed(r, {0, 0.5, 0.5}) == 1);
+  CHECK(balanced_speed(r, {0, 0, 1}) == 1);
+  CHECK(balanced_speed(r, {}) == 1);
+}
+
+// 0.7 s^2 + 0.1 x 0.7 + 0.2 x 0.25 = 0.7 / s + 0.3, so s^3 - (0.18 / 0.7) s - 1 = 0. At
+// 1.0855 the left side is 1.279056 - 0.279129 - 1 = -0.000073, at 1.0856 it is 0.000255.
+TEST_CASE("The example of the formula, solved by hand") {
+  const double s = balanced_speed(clock_rule(0.7, 0.25, 1.22, 3), {0.7, 0.1, 0.2});
+  CHECK(s > 1.0855);
+  CHECK(s < 1.0856);
+}
+
+// With e = 2: w_c s^2 - D s - w_c = 0 where D = w_m (1 - p_m) + x (1 - p_x), a quadratic.
+// w_c = 1, w_m = 0.5, x = 0.4, p_m = 0.7, p_x = 0.25: D = 0.15 + 0.3 = 0.45 and
+// s = (0.45 + sqrt(0.2025 + 4)) / 2 = (0.45 + 2.05) / 2 = 1.25.
+TEST_CASE("An exponent of two makes the balance a quadratic equation") {
+  CHECK(balanced_speed(clock_rule(0.7, 0.25, 2.0, 2), {1.0, 0.5, 0.4}) == doctest::Approx(1.25));
+  // The unit of time does not matter.
+  CHECK(balanced_speed(clock_rule(0.7, 0.25, 2.0, 2), {10, 5, 4}) == doctest::Approx(1.25));
+}
+
+TEST_CASE("The speed stops at its limit") {
+  CHECK(balanced_speed(clock_rule(0.7, 0.25, 1.2, 2), {1.0, 0.5, 0.4}) == 1.2);
+  CHECK(balanced_speed(clock_rule(0.7, 0.25, 1.22, 3), {0.01, 0, 1}) == 1.22);
+  CHECK(balanced_speed(clock_rule(0.7, 0.25, 1.0, 3), {0.5, 0, 0.5}) == 1.0);
+}
+
+TEST_CASE("More idle time never lowers the speed, and raises it below the limit") {
+  const ClockRule r = clock_rule(0.7, 0.25, 1.22, 3);
+  double before = 1;
+  for (int i = 1; i <= 100; ++i) {
+    const double idle = i / 100.0;
+    CAPTURE(idle);
+    const StepWork work{0.7, 0.1, idle};
+    const double s = balanced_speed(r, work);
+    if (s < 1.22) {
+      CHECK(s > before);
+      CHECK(share_of_limit(r, work, s) == doctest::Approx(1.0).epsilon(1e-9));
+    } else {
+      CHECK(s == 1.22);
+      CHECK(share_of_limit(r, work, s) <= 1);
+    }
+    CHECK(s >= before);
+    before = s;
+  }
+  CHECK(before == 1.22); // the limit was reached on the way
+}
+
+TEST_CASE("A replayed step uses as much energy as the board allows") {
+  int inside = 0; // balanced between both limits
+  for (const char* policy : {"remat", "offload"}) {
+    for (const char* rate : {"1 GB/s", "5 GB/s", "20 GB/s", "60 GB/s"}) {
+      CAPTURE(policy);
+      CAPTURE(rate);
+      const Scenario scenario = scenario_from(
+          one_gpu, {"runtime.schedule=loop_bound", std::string("hardware.host.d2h.rate=") + rate,
+                    std::string("hardware.host.h2d.rate=") + rate});
+      REQUIRE(scenario.device.clock.has_value());
+      const ClockRule& r = *scenario.device.clock;
+      const Balanced step = balance(scenario, policy);
+      StepWork work = passed(step);
+      work.compute_s *= step.speed; // as it would be at speed 1
+      CHECK(step.speed >= 1);
+      CHECK(step.speed <= r.max_speed.value);
+      const double share = share_of_limit(r, work, step.speed);
+      if (step.speed < r.max_speed.value) {
+        CHECK(share == doctest::Approx(1.0).epsilon(1e-2));
+        inside += step.speed > 1.001 ? 1 : 0;
+      } else {
+        CHECK(share < 1.01);
+      }
+      // Where it began does not matter, beyond the tolerance of one part in a thousand.
+      const Balanced other = balance(scenario, policy, r.max_speed.value);
+      CHECK(other.speed == doctest::Approx(step.speed).epsilon(3e-3));
+    }
+  }
+  CHECK(inside >= 4);
+}
+
+TEST_CASE("A step that waits for slow copies clocks higher than one that does not") {
+  const auto speed = [](const std::string& rate) {
+    return balance(scenario_from(one_gpu,
+                                 {"runtime.schedule=loop_bound", "hardware.host.d2h.rate=" + rate,
+                                  "hardware.host.h2d.rate=" + rate}),
+                   "offload")
+        .speed;
+  };
+  CHECK(speed("1 GB/s") > speed("60 GB/s"));
+  CHECK(speed("1 GB/s") == 1.22); // of the catalogue: next to no compute
+}
+
+// Matmuls and attention take their overhead and the rest over the speed; nothing else changes.
+TEST_CASE("Speed divides the time of matmuls and attention and of nothing else") {
+  const Scenario scenario =
+      scenario_from(one_gpu, {"runtime.schedule=loop_bound", "hardware.host.d2h.rate=5 GB/s",
+                              "hardware.host.h2d.rate=5 GB/s"});
+  const Balanced step = balance(scenario, "offload");
+  REQUIRE(step.speed > 1.01);
+  RateCache cache;
+  const CostModel plain(scenario.device, 1, cache);
+  const double overhead = scenario.device.kernel_overhead.value;
+  std::array<int, 2> seen{};
+  for (const TaskId task : step.lowered.graph.tasks_of(step.lowered.lanes[0].compute)) {
+    if (step.lowered.tasks[task].kind != TaskKind::kernel) {
+      continue;
+    }
+    const Work& work = step.lowered.works[step.lowered.prices[task].work];
+    if (work.kind == WorkKind::none) {
+      continue;
+    }
+    const double seconds = to_seconds(step.timeline.end[task] - step.timeline.start[task]).count();
+    const double slow = plain.kernel_time(work).count();
+    const bool memory = work.kind == WorkKind::memory;
+    const double expected = memory ? slow : overhead + (slow - overhead) / step.speed;
+    // The last round may end a tolerance of 1e-3 away from the speed that it found.
+    CHECK(seconds == doctest::Approx(expected).epsilon(memory ? 1e-6 : 1.1e-3));
+    ++seen[memory ? 1 : 0];
+  }
+  CHECK(seen[0] > 0);
+  CHECK(seen[1] > 0);
+}
+
+TEST_CASE("Without a clock rule the speed stays what it was and is not used") {
+  Scenario scenario = scenario_from(one_gpu);
+  scenario.device.clock.reset();
+  const Balanced step = balance(scenario, "offload");
+  CHECK(step.speed == 1);
+  RateCache cache;
+  const Plan plan = decide(scenario.policy("offload"), scenario.trace, scenario.framework);
+  const Lowered lowered = lower(scenario, plan, cache);
+  CHECK(replay(lowered.graph, lowered.machine).makespan == step.timeline.makespan);
+  CHECK(run(scenario, "offload").result.step_time_s == to_seconds(step.timeline.makespan).count());
+}
