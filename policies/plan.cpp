@@ -143,6 +143,7 @@ KindPlan decide_kind(const PolicySpec& policy, const LayerKind& kind,
   for (TensorIndex t = 0; t < fates.size(); ++t) {
     const Tensor& tensor = kind.tensors[t];
     TensorDecision decision{fates[t], closure.needed[t], {}};
+    plan.unchecked = plan.unchecked && (listed[t].empty() || decision.fate == Fate::keep);
     if (!decision.needed) {
       decision.reason = "backward does not need it";
       if (!listed[t].empty() && decision.fate != Fate::recompute) {

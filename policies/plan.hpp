@@ -28,7 +28,7 @@ struct TensorDecision {
 struct KindPlan {
   std::vector<TensorDecision> tensors; // by TensorIndex
   std::vector<OpIndex> rerun;          // ascending
-  bool unchecked = false;              // preset none: no checkpoint around the layer
+  bool unchecked = false;              // preset none and nothing else: no checkpoint around it
   Bytes kept, offloaded;               // per layer and micro-batch
 };
 

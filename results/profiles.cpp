@@ -340,12 +340,18 @@ PairOrder policy_order(const std::vector<ProfileRecord>& records,
   return order;
 }
 
+bool passes(const ProfileResult& result) {
+  return std::all_of(result.metrics.begin(), result.metrics.end(),
+                     [](const CaseResult& metric) { return metric.pass; });
+}
+
 std::string profiles_text(const std::vector<ProfileResult>& results, const PairOrder& order) {
   TextTable table;
   table.add({"record", "class", "step", "predicted", "error", "peak HBM", "error", "temp error",
-             "host error"});
+             "host error", ""});
   table.left_columns = 2;
   table.add_rule();
+  std::size_t within = 0;
   std::map<std::string, std::map<std::string, Errors>> errors; // by class, by metric
   for (const ProfileResult& result : results) {
     const auto percent = [&](std::size_t metric) {
@@ -354,14 +360,25 @@ std::string profiles_text(const std::vector<ProfileResult>& results, const PairO
     const CaseResult& step = result.metrics[0];
     table.add({step.given.id, result.profile_class, format_seconds(step.given.observed),
                format_seconds(step.predicted), percent(0),
-               format_bytes(result.metrics[1].given.observed), percent(1), percent(2), percent(3)});
+               format_bytes(result.metrics[1].given.observed), percent(1), percent(2), percent(3),
+               passes(result) ? "ok" : "MISS"});
+    within += passes(result) ? std::size_t{1} : 0;
     for (const CaseResult& metric : result.metrics) {
       for (const std::string& group : {result.profile_class, std::string("all")}) {
         errors[group][metric_name(metric.given.metric)].add(metric.error_percent);
       }
     }
   }
-  std::string text = table.render() + "\n";
+  std::string text = table.render();
+  if (!results.empty()) {
+    const std::vector<CaseResult>& metrics = results.front().metrics;
+    text += fmt::format("\n{} of {} records within tolerance: step time {:g} %, peak HBM {:g} %, "
+                        "temporaries {:g} %, host {:g} %\n",
+                        within, results.size(), metrics[0].given.tolerance_percent,
+                        metrics[1].given.tolerance_percent, metrics[2].given.tolerance_percent,
+                        metrics[3].given.tolerance_percent);
+  }
+  text += "\n";
   TextTable summary;
   summary.left_columns = 2;
   summary.add({"absolute error", "metric", "records", "mean", "worst", "bias"});

@@ -58,6 +58,7 @@ struct PairOrder {
                                      const std::vector<ProfileResult>& results,
                                      double apart_percent);
 
+[[nodiscard]] bool passes(const ProfileResult& result); // every metric within tolerance
 [[nodiscard]] std::string profiles_text(const std::vector<ProfileResult>& results,
                                         const PairOrder& order);
 [[nodiscard]] std::string profiles_json(const std::vector<ProfileResult>& results);

@@ -65,6 +65,11 @@ void fill_assumptions(RunResult& r, const Scenario& scenario) {
   for (const Assumption& assumption : scenario.assumed) {
     r.assumptions.push_back({assumption.what, assumption.value, "assumed", assumption.why});
   }
+  if (scenario.runtime.head_gradient == HeadGradient::automatic &&
+      scenario.framework.gradients_allocated_at_once) {
+    r.assumptions.push_back({"runtime.head_gradient", "automatic", "inferred",
+                             "early or late as compiled steps of one GPU were seen to do"});
+  }
   for (const Coefficient* c : scenario.device.coefficients()) {
     std::string value = format_coefficient(*c, c->value);
     if (c->has_range()) {

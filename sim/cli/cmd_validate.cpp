@@ -21,7 +21,9 @@ ExitCode validate_profiles(const Catalog& catalog, const CommonOptions& options)
                                     catalog.find(CatalogKind::hardware, options.hardware)),
                   catalog.table_folder(), diagnostics);
   const FrameworkSpec framework = read_framework(
-      catalog.load_file(CatalogKind::framework, catalog.find(CatalogKind::framework, "jax-scan")),
+      catalog.load_file(CatalogKind::framework,
+                        catalog.find(CatalogKind::framework,
+                                     options.framework.empty() ? "jax-scan" : options.framework)),
       diagnostics);
   diagnostics.throw_if_any();
   const std::vector<ProfileResult> results = check_profiles(records, device, framework);
@@ -31,11 +33,7 @@ ExitCode validate_profiles(const Catalog& catalog, const CommonOptions& options)
   if (options.prints_text()) {
     write_output("-", profiles_text(results, policy_order(records, results, 1.5)));
   }
-  const bool all = std::all_of(results.begin(), results.end(), [](const ProfileResult& result) {
-    return std::all_of(result.metrics.begin(), result.metrics.end(),
-                       [](const CaseResult& metric) { return metric.pass; });
-  });
-  return all ? ExitCode::done : ExitCode::no;
+  return std::all_of(results.begin(), results.end(), passes) ? ExitCode::done : ExitCode::no;
 }
 
 } // namespace
@@ -49,6 +47,9 @@ ExitCode run_validate(const std::vector<std::string>& arguments) {
   const Catalog catalog(roots);
   if (options.profiles.empty() && !options.hardware.empty()) {
     throw InputError("--hardware goes with --profiles");
+  }
+  if (options.profiles.empty() && !options.framework.empty()) {
+    throw InputError("--framework goes with --profiles");
   }
   if (!options.profiles.empty() && !options.cases.empty()) {
     throw InputError("--profiles and --cases are two runs");

@@ -54,6 +54,8 @@ po::options_description describe(const OptionSet& set, CommonOptions& out) {
         "measured steps, JSON lines, instead of cases");
     add("hardware", po::value(&out.hardware)->value_name("NAME"),
         "what the profiles were measured on");
+    add("framework", po::value(&out.framework)->value_name("NAME"),
+        "what ran the profiles (default: jax-scan)");
   }
   return options;
 }

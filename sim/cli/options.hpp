@@ -19,7 +19,7 @@ struct CommonOptions {
   std::string json, csv;
   std::string base;
   std::string cases;
-  std::string profiles, hardware;
+  std::string profiles, hardware, framework;
   std::string catalog;
   std::int64_t top = 15;
   std::int64_t jobs = 0; // 0: one thread per processor

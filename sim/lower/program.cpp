@@ -173,11 +173,20 @@ struct BackwardOrder {
   std::vector<Item> items;
 };
 
-// An operation that its own backward rebuilds anyway, from what is at hand.
+// An operation that its own backward rebuilds anyway, from what is at hand, and that no
+// other re-run needs.
 bool is_free_rerun(const LayerKind& kind, const KindPlan& plan, const Op& op) {
-  return op.fuses_into_backward &&
-         std::none_of(op.reads.begin(), op.reads.end(),
-                      [&](TensorIndex t) { return t != kind.input && !plan.tensors[t].saved(); });
+  const bool at_hand = std::all_of(op.reads.begin(), op.reads.end(), [&](TensorIndex t) {
+    return t == kind.input || plan.tensors[t].saved();
+  });
+  const auto reads_its_output = [&](OpIndex other) {
+    const std::vector<TensorIndex>& reads = kind.ops[other].reads;
+    return std::any_of(reads.begin(), reads.end(), [&](TensorIndex t) {
+      return t != kind.input && &kind.ops[kind.tensors[t].producer] == &op;
+    });
+  };
+  return op.fuses_into_backward && at_hand &&
+         std::none_of(plan.rerun.begin(), plan.rerun.end(), reads_its_output);
 }
 
 BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan, bool compiled) {

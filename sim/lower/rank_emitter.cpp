@@ -134,9 +134,12 @@ void RankEmitter::emit_segment(std::size_t index) {
   }
   const std::vector<PendingGradient> reducing = std::exchange(pending_gradients_, {});
   if (segment.backward) {
-    if (context_.scenario.framework.gradients_allocated_at_once && segment.micro_batch == 0 &&
+    if (context_.scenario.framework.gradients_allocated_at_once &&
         segment.layer + 2 == context_.layers.size()) {
-      zero_gradients();
+      if (segment.micro_batch == 0) {
+        zero_gradients();
+      }
+      hold_across_backward(segment.micro_batch == 0 ? last_compute_ : top, segment.layer);
     }
     before_backward(segment.layer, top);
     release_unchecked(segment.layer);
@@ -148,6 +151,11 @@ void RankEmitter::emit_segment(std::size_t index) {
     before_forward(segment.layer, top);
   }
   emit_program(index);
+  if (segment.backward && segment.layer == 0 && index + 1 < segments_.size() &&
+      holds_logit_gradient()) {
+    context_.graph.free_at_end(last_compute_,
+                               hbm(HbmOwner::logits_and_loss, context_.logit_gradient()));
+  }
   if (!segment.backward) {
     keep_unchecked(segment.layer);
     after_forward(segment.layer);
@@ -224,14 +232,14 @@ void RankEmitter::hold_step_memory(TaskId task, std::size_t segment_index,
   for (const OwnerBytes& entry : step.release) {
     context_.graph.free_at_end(task, hbm(entry.owner, entry.bytes));
   }
+  const Segment& segment = segments_[segment_index];
   for (std::size_t g = 0; g < weight_group_count; ++g) {
-    const std::int64_t bytes = context_.gathered_bytes(segments_[segment_index].layer, g);
-    if (step.last_use[g] && context_.copies_weights(segments_[segment_index].layer, g) &&
+    const std::int64_t bytes = context_.gathered_bytes(segment.layer, g);
+    if (step.last_use[g] && context_.copies_weights(segment.layer, g) &&
         !weights_stay(segment_index)) {
       context_.graph.free_at_end(task, hbm(HbmOwner::gathered_weights, bytes));
     }
-    const Segment& segment = segments_[segment_index];
-    const bool there = segment.layer == 0 && segment.micro_batch == 0 && table_is_hoisted();
+    const bool there = segment.layer == 0 && table_is_hoisted();
     if (step.first_gradient[g] && !there) {
       context_.graph.allocate_at_start(task, hbm(HbmOwner::gradients, bytes));
     }

@@ -75,6 +75,8 @@ private:
   void fill_stacks();
   void keep_unchecked(std::size_t layer);
   void release_unchecked(std::size_t layer);
+  void hold_across_backward(TaskId top, std::size_t layer);
+  [[nodiscard]] bool holds_logit_gradient() const;
   [[nodiscard]] MemoryChange hbm(HbmOwner owner, std::int64_t bytes) const;
   [[nodiscard]] std::int64_t shard_bytes(std::size_t layer, std::size_t group) const;
   // ---- copies (copies.cpp) ----

@@ -25,7 +25,6 @@ CopySchedule schedule_of(MapReader& in, const FrameworkSpec& framework, RuntimeS
   }
   const bool command_buffers = in.boolean_or("command_buffers", false);
   const bool rotated = in.boolean_or("pipelined_host_offloading", true);
-  spec.rotated = rotated;
   const CopySchedule derived = framework.eager   ? CopySchedule::streamed
                                : command_buffers ? CopySchedule::serialized
                                : rotated         ? CopySchedule::pipelined
@@ -86,6 +85,9 @@ RuntimeSpec read_runtime(const YamlNode& node, const FrameworkSpec& framework, B
   RuntimeSpec spec;
   in.accept("framework");
   spec.schedule = schedule_of(in, framework, spec);
+  spec.rotated = spec.schedule == CopySchedule::pipelined ||
+                 (spec.schedule == CopySchedule::serialized &&
+                  in.boolean_or("pipelined_host_offloading", true));
   const bool hiding = in.boolean_or("latency_hiding_scheduler", true);
   spec.overlap_collectives = in.choice_or("collectives", collective_names, hiding ? 0 : 1) == 0;
   spec.async_compute_limit = in.integer_or("async_compute_limit", {1, 1024}, 8);
@@ -95,6 +97,14 @@ RuntimeSpec read_runtime(const YamlNode& node, const FrameworkSpec& framework, B
   }
   spec.head_gradient = static_cast<HeadGradient>(in.choice_or("head_gradient", head_names, 0));
   batch.loss_chunks = in.integer_or("loss_chunks", {1, 65'536}, 1);
+  if (in.has("head_gradient") && framework.eager) {
+    in.error("head_gradient", fmt::format("'head_gradient' is the order of a compiled step; "
+                                          "framework '{}' uses gradients at once",
+                                          framework.name));
+  } else if (spec.head_gradient == HeadGradient::late && batch.loss_chunks > 1) {
+    in.error("head_gradient", "head_gradient late keeps whole logits, but 'loss_chunks' is above 1",
+             "use loss_chunks: 1, or head_gradient: early");
+  }
   for (const char* key : {"prefetch_layers", "in_flight_layers", "offload_last_layer"}) {
     if (in.has(key) && spec.schedule != CopySchedule::streamed) {
       in.error(key, fmt::format("'{}' applies to schedule streamed, not {}", key,

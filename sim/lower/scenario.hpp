@@ -26,7 +26,7 @@ struct PrecisionSpec {
 
 // When the gradient of the head's weights is computed: right after the loss, or
 // after the whole backward, which keeps the logits' gradient until then. Time does
-// not care. `automatic` is what was seen compilers do (pick_head_gradient).
+// not care. `automatic` is what was seen compilers do.
 enum class HeadGradient : std::uint8_t { automatic, early, late };
 
 struct RuntimeSpec {

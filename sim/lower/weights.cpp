@@ -146,7 +146,7 @@ void RankEmitter::hold_gradients(TaskId task, double parameters) {
 }
 
 // Where the gradients of all layers in loops are one buffer, it is set to zero
-// before the backward loop, and so is the table of the embedding's gradient.
+// before the backward loop.
 // Accumulation keeps a second buffer, of all gradients, for the sum of micro-batches.
 void RankEmitter::zero_gradients() {
   const bool accumulates = context_.scenario.trace.micro_batches > 1;
@@ -157,12 +157,26 @@ void RankEmitter::zero_gradients() {
       add_kernel(hbm_work(bytes), info(TaskKind::kernel, Phase::backward,
                                        context_.layers.size() - 1, "zero gradients"));
   hold_gradients(zero, parameters);
-  if (context_.head_gradient() == HeadGradient::late) {
-    context_.graph.allocate_at_start(zero,
-                                     hbm(HbmOwner::logits_and_loss, context_.logit_gradient()));
-  } else if (table_is_hoisted()) {
-    context_.graph.allocate_at_start(zero, hbm(HbmOwner::gradients, context_.gathered_bytes(0, 0)));
+}
+
+// What a compiled backward loop holds from its start beside the loop's gradients: the
+// logits' gradient until the head's weights are done, or the embedding's table.
+void RankEmitter::hold_across_backward(TaskId top, std::size_t layer) {
+  if (!holds_logit_gradient() && !table_is_hoisted()) {
+    return;
   }
+  const TaskId held = context_.graph.add_fixed(lanes_.release, SimTime{0});
+  note(held, info(TaskKind::bookkeeping, Phase::backward, layer, "buffers of the backward loop"),
+       {PriceOf::constant, 0});
+  context_.graph.depend(held, top);
+  context_.graph.allocate_at_start(
+      held, holds_logit_gradient() ? hbm(HbmOwner::logits_and_loss, context_.logit_gradient())
+                                   : hbm(HbmOwner::gradients, context_.gathered_bytes(0, 0)));
+}
+
+bool RankEmitter::holds_logit_gradient() const {
+  return context_.scenario.framework.gradients_allocated_at_once &&
+         context_.head_gradient() == HeadGradient::late;
 }
 
 // Whether the embedding's gradient table is there from the start of the backward loop.
@@ -220,8 +234,7 @@ void RankEmitter::run_optimizer() {
   const TaskId task = add_kernel(hbm_work(context_.held_parameters() * per_parameter),
                                  step_info(TaskKind::kernel, Phase::optimizer, "optimizer"));
   context_.graph.free_at_end(task, hbm(HbmOwner::gradients, gradient_bytes_));
-  if (context_.scenario.framework.gradients_allocated_at_once &&
-      context_.head_gradient() == HeadGradient::late) {
+  if (holds_logit_gradient()) { // of the last micro-batch
     context_.graph.free_at_end(task, hbm(HbmOwner::logits_and_loss, context_.logit_gradient()));
   }
   const TaskId last = context_.graph.add_fixed(

@@ -29,7 +29,8 @@ const std::map<std::string, std::vector<std::string>> options_of{
      {"--help", "--catalog", "--set", "--policy", "--quiet", "--jobs", "--no-band", "--json",
       "--csv", "--axis", "--base"}},
     {"explain", {"--help", "--catalog", "--set", "--policy", "--quiet", "--json", "--top"}},
-    {"validate", {"--help", "--catalog", "--json", "--cases", "--profiles", "--hardware"}},
+    {"validate",
+     {"--help", "--catalog", "--json", "--cases", "--profiles", "--hardware", "--framework"}},
     {"catalog", {"--help", "--catalog"}},
     {"fields", {"--help", "--catalog"}}};
 

@@ -83,7 +83,16 @@ TEST_CASE("validate --profiles exits with 0 when every record is within toleranc
   const std::string path = folder.write("one.jsonl", all.substr(0, all.find('\n') + 1));
   const ProgramResult result = ask({"validate", "--profiles", path, "--hardware", "h200"});
   CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "\n1 of 1 records within tolerance: step time 5 %, peak HBM 2.5 %, "
+                             "temporaries 10 %, host 0 %\n"));
+  CHECK(!contains(result.out, "MISS"));
   CHECK(contains(result.out, "\nof 0 pairs of policies "));
+  const ProgramResult named =
+      ask({"validate", "--profiles", path, "--hardware", "h200", "--framework", "jax-scan"});
+  CHECK(named.out == result.out);
+  const ProgramResult other =
+      ask({"validate", "--profiles", path, "--hardware", "h200", "--framework", "pytorch"});
+  CHECK(other.out != result.out);
 }
 
 TEST_CASE("validate --profiles refuses what it cannot use") {
@@ -92,6 +101,9 @@ TEST_CASE("validate --profiles refuses what it cannot use") {
                 "      known: gb200-nvl72, h200\n");
   check_refused_with({"validate", "--profiles", profiles, "--hardware", "h20"},
                      "did you mean 'h200'?\n");
+  check_refused_with(
+      {"validate", "--profiles", profiles, "--hardware", "h200", "--framework", "jax-scam"},
+      "did you mean 'jax-scan'?\n");
   const TemporaryFolder folder;
   for (const std::string& path : {folder.path("missing.jsonl"), folder.path()}) {
     check_refused({"validate", "--profiles", path, "--hardware", "h200"},
@@ -109,6 +121,8 @@ TEST_CASE("validate --profiles refuses what it cannot use") {
 
 TEST_CASE("Options of validate that do not go together are refused") {
   check_refused({"validate", "--hardware", "h200"}, "error: --hardware goes with --profiles\n");
+  check_refused({"validate", "--framework", "maxtext"},
+                "error: --framework goes with --profiles\n");
   check_refused({"validate", "--profiles", "results/reference/h200/profiles.jsonl", "--hardware",
                  "h200", "--cases", "results/reference"},
                 "error: --profiles and --cases are two runs\n");

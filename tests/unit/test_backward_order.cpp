@@ -204,13 +204,46 @@ TEST_CASE("The activation costs ten passes in all when gate and up run again") {
 }
 
 // The experts of a MoE layer have their own gate and up; the shared expert has others.
-TEST_CASE("The fused activation of experts is free where their own gate and up are kept") {
+// The gradient of the router's weights needs what the experts gave: unless that is kept
+// as well, their down projection runs again and reads the product.
+TEST_CASE("The fused activation of experts is free where gate, up and down are kept") {
   const FrameworkSpec framework = catalog_framework("maxtext");
   const LayerKind kind = layer_of(small_moe(), "moe", framework);
-  const Made made =
-      make(kind, policy_of({{"moe_mlpwi_0", Fate::keep}, {"moe_mlpwi_1", Fate::keep}}), framework);
+  Fates fates{{"moe_mlpwi_0", Fate::keep}, {"moe_mlpwi_1", Fate::keep}};
+  const Made without_down = make(kind, policy_of(fates), framework);
+  CHECK(without_down.work("expert activation*").kind == WorkKind::memory);
+  CHECK(without_down.work("expert down*").kind == WorkKind::matmul);
+  fates["moe_mlpwo"] = Fate::keep;
+  const Made made = make(kind, policy_of(fates), framework);
   CHECK(made.work("expert activation*").kind == WorkKind::none);
   CHECK(made.work("shared expert activation*").kind == WorkKind::memory);
+}
+
+// b = act(a) is rebuilt by the backward of act; down reads it, and is run again where
+// something after it is needed.
+TEST_CASE("A fused activation that another re-run reads is not free") {
+  const auto layer_with = [](bool needs_out) {
+    LayerBuilder layer("small", true);
+    const auto tensor = [&](const char* name) {
+      return layer.tensor(name, {name}, {{"rows", 2}, {"width", 4}}, DataType::bf16);
+    };
+    const TensorIndex in = tensor("x");
+    const TensorIndex a = tensor("a");
+    const TensorIndex b = tensor("b");
+    const TensorIndex c = tensor("c");
+    const TensorIndex out = tensor("out");
+    layer.product({"up", in, a, 2, 4, 4}, DataType::bf16);
+    layer.elementwise({"act", {a}, {b}, 64.0, 96.0, {a}});
+    layer.product({"down", b, c, 2, 4, 4}, DataType::bf16);
+    layer.elementwise(
+        {"scale", {c}, {out}, 64.0, 96.0, needs_out ? std::vector{c} : std::vector<TensorIndex>{}});
+    LayerKind kind = std::move(layer).finish(in, out);
+    kind.ops[1].fuses_into_backward = true;
+    return kind;
+  };
+  const PolicySpec keeps_a = policy_of({{"a", Fate::keep}});
+  CHECK(make(layer_with(false), keeps_a, compiled()).work("act*").kind == WorkKind::none);
+  CHECK(make(layer_with(true), keeps_a, compiled()).work("act*").kind == WorkKind::memory);
 }
 
 // y = f(x), out = x + y, 16 bytes each. The gradient of out becomes that of x and is

@@ -141,6 +141,37 @@ TEST_CASE("Without checkpoint an automatic head gradient holds nothing across th
   CHECK(found.gradients == always(4 * layers * layer_parameters));
 }
 
+TEST_CASE("Every micro-batch holds its own buffers across its backward loop, and no forward does") {
+  const auto run_as = [](const std::string& head_gradient) {
+    return run(
+        scenario_from(text, {"batch.accumulation=3", "runtime.head_gradient=" + head_gradient}),
+        "remat");
+  };
+  const Simulation late = run_as("late");
+  const Simulation early = run_as("early");
+  std::size_t forwards = 0;
+  std::size_t backwards = 0;
+  for (TaskId task = 0; task < late.lowered.tasks.size(); ++task) {
+    const TaskInfo& info = late.lowered.tasks[task];
+    if (info.kind != TaskKind::kernel || info.layer < 1 || info.layer > layers) {
+      continue;
+    }
+    const bool backward = info.phase == Phase::backward || info.phase == Phase::recompute;
+    const std::string& label = late.lowered.labels[info.label];
+    if (label == "zero gradients") {
+      continue;
+    }
+    CAPTURE(label);
+    CHECK(held(late, HbmOwner::logits_and_loss, task) == (backward ? logits : 0));
+    CHECK(held(early, HbmOwner::logits_and_loss, task) == 0);
+    CHECK(held(early, HbmOwner::gradients, task) - held(late, HbmOwner::gradients, task) ==
+          (backward ? 2 * table_parameters : 0));
+    ++(backward ? backwards : forwards);
+  }
+  CHECK(forwards > 0);
+  CHECK(backwards > forwards);
+}
+
 TEST_CASE("A late logits' gradient goes with the optimizer") {
   const Simulation simulation = run(scenario_from(text, {"runtime.head_gradient=late"}), "remat");
   const StepView view(simulation);

@@ -264,6 +264,16 @@ TEST_CASE("Recompute within preset none re-runs what the tensor comes from") {
   CHECK(plan.tensor("moe", "query_proj").reason == "re-run by query rotary");
 }
 
+TEST_CASE("Only preset none with nothing recomputed or offloaded has no checkpoint") {
+  CHECK(moe("{preset: none}").plan("moe").unchecked);
+  CHECK(moe("{preset: none, tensors: {query_proj: keep}}").plan("moe").unchecked);
+  CHECK(!moe("{preset: none}").plan("head").unchecked); // not in a loop
+  for (const char* policy : {"{preset: none, tensors: {query_proj: recompute}}",
+                             "{preset: none, tensors: {query_proj: offload}}", "{preset: full}"}) {
+    CHECK(!moe(policy).plan("moe").unchecked);
+  }
+}
+
 TEST_CASE("A name with two meanings decides about the shared expert and the routed ones") {
   const Decided plan = moe("{preset: full, tensors: {mlpwi_0: offload}}");
   CHECK(plan.saved("dense", Fate::offload) == Names{"mlp gate"});

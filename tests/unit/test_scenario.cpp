@@ -288,6 +288,27 @@ TEST_CASE("The head's gradient is automatic, early or late") {
   CHECK(head({"runtime.head_gradient=late"}) == HeadGradient::late);
 }
 
+TEST_CASE("A head gradient that the step cannot have is refused") {
+  CHECK(reports(dense, {"runtime.framework=pytorch", "runtime.head_gradient=early"}) ==
+        "'head_gradient' is the order of a compiled step; framework 'pytorch' uses gradients at "
+        "once");
+  CHECK(reports(dense, {"runtime.loss_chunks=4", "runtime.head_gradient=late"}) ==
+        "head_gradient late keeps whole logits, but 'loss_chunks' is above 1 | use loss_chunks: "
+        "1, or head_gradient: early");
+}
+
+TEST_CASE("The loop is rotated only where its schedule rotates it") {
+  const auto rotated = [](const std::vector<std::string>& assignments) {
+    return scenario_from(dense, assignments).runtime.rotated;
+  };
+  CHECK(rotated({}));
+  CHECK(rotated({"runtime.command_buffers=true"}));
+  CHECK(!rotated({"runtime.command_buffers=true", "runtime.pipelined_host_offloading=false"}));
+  CHECK(!rotated({"runtime.pipelined_host_offloading=false"}));
+  CHECK(!rotated({"runtime.schedule=loop_bound"}));
+  CHECK(!rotated({"runtime.schedule=streamed"}));
+}
+
 TEST_CASE("States have one of two precisions, or none where they can be left out") {
   CHECK(dense_report("precision.weights=none") ==
         "unknown value 'none' for 'weights' | known: fp32, bf16");
