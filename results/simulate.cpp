@@ -2,6 +2,8 @@
 
 #include "sim/lower/clock.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -123,6 +125,12 @@ Simulation simulate(const Scenario& scenario, const PolicySpec& policy, RateCach
   run.timeline = replay_balanced(scenario, cost, run.lowered, speed);
   run.result = summarize(scenario, policy, run.plan, run.lowered, run.timeline);
   run.result.clock_speed = speed;
+  if (scenario.device.clock) {
+    run.result.assumptions.push_back(
+        {"clock of matmul and attention",
+         fmt::format("{:.3f} of what matmuls alone sustain", speed), "inferred",
+         "the step's power meets the board's limit, see hardware.gpu.clock"});
+  }
   return run;
 }
 

@@ -4,6 +4,7 @@
 #include "tests/support/step.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <array>
 #include <cmath>
@@ -21,6 +22,16 @@ ClockRule clock_rule(double memory_power, double idle_power, double max_speed, d
   made.max_speed.value = max_speed;
   made.exponent.value = exponent;
   return made;
+}
+
+// What a result says of the clock; empty if nothing.
+std::string clock_line(const RunResult& result) {
+  for (const AssumptionLine& line : result.assumptions) {
+    if (line.what == "clock of matmul and attention") {
+      return line.value;
+    }
+  }
+  return {};
 }
 
 // Energy used over energy allowed at speed s, from the formula in the header.
@@ -215,5 +226,15 @@ TEST_CASE("Without a clock rule the speed stays what it was and is not used") {
   const Plan plan = decide(scenario.policy("offload"), scenario.trace, scenario.framework);
   const Lowered lowered = lower(scenario, plan, cache);
   CHECK(replay(lowered.graph, lowered.machine).makespan == step.timeline.makespan);
-  CHECK(run(scenario, "offload").result.step_time_s == to_seconds(step.timeline.makespan).count());
+  const RunResult result = run(scenario, "offload").result;
+  CHECK(result.step_time_s == to_seconds(step.timeline.makespan).count());
+  CHECK(clock_line(result).empty());
+}
+
+TEST_CASE("A result states the speed that it assumes of matmuls") {
+  const Scenario scenario = scenario_from(one_gpu);
+  const RunResult result = run(scenario, "offload").result;
+  CHECK(result.clock_speed == balance(scenario, "offload").speed);
+  CHECK(clock_line(result) ==
+        fmt::format("{:.3f} of what matmuls alone sustain", result.clock_speed));
 }
