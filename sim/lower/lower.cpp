@@ -213,6 +213,9 @@ HeadGradient StepContext::head_gradient() const {
     }
     offloads = offloads || kind.offloaded.count() > 0;
   }
+  if (scenario.batch.loss_chunks > 1) { // logits of all tokens are never there
+    return HeadGradient::early;
+  }
   const bool rotated = offloads && scenario.runtime.rotated;
   return (scenario.model.experts > 0) == rotated ? HeadGradient::late : HeadGradient::early;
 }

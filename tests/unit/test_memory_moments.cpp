@@ -135,6 +135,12 @@ TEST_CASE("An automatic head gradient follows experts, offload and rotation") {
              {experts[0], experts[1], "runtime.pipelined_host_offloading=false"}));
 }
 
+TEST_CASE("A loss in chunks holds no logits across the loop") {
+  const Across found = across_the_loop("remat", {"runtime.loss_chunks=4"});
+  CHECK(found.logits == always(0));
+  CHECK(found.gradients == always(4 * layers * layer_parameters + 2 * table_parameters));
+}
+
 TEST_CASE("Without checkpoint an automatic head gradient holds nothing across the loop") {
   const Across found = across_the_loop("none", {});
   CHECK(found.logits == always(0));
