@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -21,6 +22,20 @@ namespace spillway {
       const std::string hint = found.hint.empty() ? "" : " | " + found.hint;
       all += (all.empty() ? "" : "\n") + std::to_string(found.place.line) + ":" +
              std::to_string(found.place.column) + ": " + found.message + hint;
+    }
+  }
+  return all;
+}
+
+// What `action` reports, as "message | hint" lines; empty where it reports nothing.
+[[nodiscard]] inline std::string messages_of(const std::function<void()>& action) {
+  std::string all;
+  try {
+    action();
+  } catch (const InputError& error) {
+    for (const Diagnostic& found : error.diagnostics()) {
+      all += (all.empty() ? "" : "\n") + found.message +
+             (found.hint.empty() ? "" : " | " + found.hint);
     }
   }
   return all;

@@ -1,5 +1,7 @@
 #include "sim/base/yaml.hpp"
 
+#include "tests/support/reports.hpp"
+
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -20,17 +22,7 @@ std::string reports(const std::string& text, const Use& use) {
   Diagnostics diagnostics;
   MapReader in(root, "batch", diagnostics);
   use(in);
-  std::string all;
-  try {
-    diagnostics.throw_if_any();
-  } catch (const InputError& error) {
-    for (const Diagnostic& found : error.diagnostics()) {
-      const std::string hint = found.hint.empty() ? "" : " | " + found.hint;
-      all += (all.empty() ? "" : "\n") + std::to_string(found.place.line) + ":" +
-             std::to_string(found.place.column) + ": " + found.message + hint;
-    }
-  }
-  return all;
+  return report_text(diagnostics);
 }
 
 std::string integer_report(const std::string& value, IntegerRange range = {}) {

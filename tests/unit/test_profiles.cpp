@@ -2,7 +2,7 @@
 // predictions are.
 #include "results/profiles.hpp"
 #include "tests/support/reports.hpp"
-#include "tests/support/run_program.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

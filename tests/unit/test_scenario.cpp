@@ -2,13 +2,13 @@
 
 #include "tests/support/reports.hpp"
 #include "tests/support/step.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <unistd.h>
 
 using namespace spillway;
 using namespace spillway::testing;
@@ -38,22 +38,8 @@ policies:
   remat: {preset: full}
 )";
 
-// What `action` reports, as "message | hint" lines.
-std::string reports(const std::function<void()>& action) {
-  std::string all;
-  try {
-    action();
-  } catch (const InputError& error) {
-    for (const Diagnostic& found : error.diagnostics()) {
-      all += (all.empty() ? "" : "\n") + found.message +
-             (found.hint.empty() ? "" : " | " + found.hint);
-    }
-  }
-  return all;
-}
-
 std::string reports(const std::string& text, const std::vector<std::string>& assignments = {}) {
-  return reports([&] { static_cast<void>(scenario_from(text, assignments)); });
+  return messages_of([&] { static_cast<void>(scenario_from(text, assignments)); });
 }
 
 std::string dense_report(const std::string& assignment) {
@@ -73,31 +59,6 @@ std::string what(const std::string& text, const std::string& assignment) {
   return {};
 }
 
-// A folder that is gone at the end of the test.
-class Folder {
-public:
-  Folder() : path_(fs::temp_directory_path() / ("spillway-scenario-" + std::to_string(getpid()))) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  [[nodiscard]] std::string write(const std::string& name, const std::string& text) const {
-    const fs::path file = path_ / name;
-    fs::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-    return file.string();
-  }
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
-private:
-  fs::path path_;
-};
-
 } // namespace
 
 TEST_CASE("The two base scenarios of this file are correct") {
@@ -108,7 +69,7 @@ TEST_CASE("The two base scenarios of this file are correct") {
 TEST_CASE("Every committed scenario is correct") {
   for (const std::string& name : Catalog({"."}).names(CatalogKind::scenario)) {
     CAPTURE(name);
-    CHECK(reports([&] { static_cast<void>(catalogue(name)); }).empty());
+    CHECK(messages_of([&] { static_cast<void>(catalogue(name)); }).empty());
   }
 }
 
@@ -121,9 +82,9 @@ TEST_CASE("Unknown names are reported with the nearest known one") {
         "unknown hardware 'gb200-nvl7' | did you mean 'gb200-nvl72'?");
   CHECK(dense_report("runtime.framework=maxtxt") ==
         "unknown framework 'maxtxt' | did you mean 'maxtext'?");
-  CHECK(reports([] { static_cast<void>(catalogue("deepseek-v3-gb20")); }) ==
+  CHECK(messages_of([] { static_cast<void>(catalogue("deepseek-v3-gb20")); }) ==
         "unknown scenario 'deepseek-v3-gb20' | did you mean 'deepseek-v3-gb200'?");
-  CHECK(reports([] { static_cast<void>(scenario_from(dense).policy("remt")); }) ==
+  CHECK(messages_of([] { static_cast<void>(scenario_from(dense).policy("remt")); }) ==
         "scenario 'test' has no policy 'remt' | did you mean 'remat'?");
 }
 
@@ -409,7 +370,7 @@ TEST_CASE("An assumption shows the value that the scenario has") {
 // ---- extends ----
 
 TEST_CASE("A scenario that extends another replaces what it says and keeps the rest") {
-  const Folder folder;
+  const TemporaryFolder folder;
   static_cast<void>(
       folder.write("base.yaml", dense + "published: {remat: {mfu: 0.5, source: s}}\n"));
   const std::string child =
@@ -424,12 +385,12 @@ TEST_CASE("A scenario that extends another replaces what it says and keeps the r
   REQUIRE(scenario.policies.size() == 2);
   CHECK(scenario.policies[0].name == "remat");
   CHECK(scenario.policies[1].name == "more");
-  CHECK(catalogue((folder.path() / "base.yaml").string()).published.size() == 1);
+  CHECK(catalogue(folder.path("base.yaml")).published.size() == 1);
 }
 
 // The working directory of the test is another one, and has no such file.
 TEST_CASE("A relative path in a scenario is relative to the scenario's folder") {
-  const Folder folder;
+  const TemporaryFolder folder;
   static_cast<void>(folder.write("models/own.yaml", "extends: llama-3.1-405b\nname: own\n"));
   static_cast<void>(folder.write("chips/own.yaml", "extends: gb200-nvl72\nname: own-chip\n"));
   const std::string path = folder.write(
@@ -448,7 +409,7 @@ TEST_CASE("A relative path in a scenario is relative to the scenario's folder") 
   CHECK(catalogue(child).model.name == "own");
   const std::string lost =
       folder.write("lost.yaml", replaced(dense, "{extends: llama-3.1-405b, layers: 2}", "no.yaml"));
-  CHECK(reports([&] { static_cast<void>(catalogue(lost)); }) ==
+  CHECK(messages_of([&] { static_cast<void>(catalogue(lost)); }) ==
         "cannot open: no such file or directory");
 }
 
@@ -461,39 +422,39 @@ TEST_CASE("The committed scenario on another system drops what was published") {
 }
 
 TEST_CASE("A circle of 'extends' and a missing file are reported") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string self = folder.write("self.yaml", "extends: self.yaml\n");
-  CHECK(reports([&] { static_cast<void>(catalogue(self)); }) ==
+  CHECK(messages_of([&] { static_cast<void>(catalogue(self)); }) ==
         "'extends' goes round in a circle | a file cannot extend itself, directly or through "
         "others");
   const std::string one = folder.write("one.yaml", "extends: two.yaml\n");
   static_cast<void>(folder.write("two.yaml", "extends: one.yaml\n"));
-  CHECK(reports([&] { static_cast<void>(catalogue(one)); }) ==
+  CHECK(messages_of([&] { static_cast<void>(catalogue(one)); }) ==
         "'extends' goes round in a circle | a file cannot extend itself, directly or through "
         "others");
   const std::string lost = folder.write("lost.yaml", "extends: nowhere.yaml\n");
-  CHECK(reports([&] { static_cast<void>(catalogue(lost)); }) ==
-        "no file '" + (folder.path() / "nowhere.yaml").string() + "' to extend");
+  CHECK(messages_of([&] { static_cast<void>(catalogue(lost)); }) ==
+        "no file '" + folder.path("nowhere.yaml") + "' to extend");
   const std::string list = folder.write("list.yaml", "extends: [a, b]\n");
-  CHECK(reports([&] { static_cast<void>(catalogue(list)); }) ==
+  CHECK(messages_of([&] { static_cast<void>(catalogue(list)); }) ==
         "'extends' must be a name or a file");
   const std::string empty = folder.write("empty.yaml", "extends: ''\n");
-  CHECK(reports([&] { static_cast<void>(catalogue(empty)); }) ==
+  CHECK(messages_of([&] { static_cast<void>(catalogue(empty)); }) ==
         "'extends' must be a name or a file");
   const std::string name = folder.write("name.yaml", "extends: deepseek-v3-gb20\n");
-  CHECK(reports([&] { static_cast<void>(catalogue(name)); }) ==
+  CHECK(messages_of([&] { static_cast<void>(catalogue(name)); }) ==
         "unknown scenario 'deepseek-v3-gb20' | did you mean 'deepseek-v3-gb200'?");
 }
 
 TEST_CASE("A scenario file that is not there is reported as such") {
-  CHECK(reports([] { static_cast<void>(catalogue("no/such.yaml")); }) ==
+  CHECK(messages_of([] { static_cast<void>(catalogue("no/such.yaml")); }) ==
         "cannot open: no such file or directory");
 }
 
 // ---- catalogue ----
 
 TEST_CASE("Earlier roots of a catalogue win and names are sorted and unique") {
-  const Folder folder;
+  const TemporaryFolder folder;
   static_cast<void>(folder.write("workloads/scenarios/deepseek-v3-gb200.yaml", dense));
   static_cast<void>(folder.write("workloads/scenarios/aaa.yaml", dense));
   static_cast<void>(folder.write("workloads/scenarios/notes.txt", "not a scenario"));
@@ -505,7 +466,7 @@ TEST_CASE("Earlier roots of a catalogue win and names are sorted and unique") {
   CHECK(std::count(names.begin(), names.end(), "deepseek-v3-gb200") == 1);
   CHECK(std::count(names.begin(), names.end(), "notes") == 0);
   CHECK(both.find(CatalogKind::scenario, "deepseek-v3-gb200") ==
-        folder.path() / "workloads/scenarios/deepseek-v3-gb200.yaml");
+        folder.path("workloads/scenarios/deepseek-v3-gb200.yaml"));
   CHECK(both.find(CatalogKind::hardware, "h200") == fs::path("./hw_models/catalog/h200.yaml"));
   CHECK(both.find(CatalogKind::scenario, "some/where.yaml") == fs::path("some/where.yaml"));
   CHECK(both.table_folder() == fs::path("./hw_models/tables"));

@@ -1,5 +1,7 @@
 #include "sim/base/yaml.hpp"
 
+#include "tests/support/temporary_folder.hpp"
+
 #include <doctest/doctest.h>
 
 #include <sys/stat.h>
@@ -93,31 +95,6 @@ std::string repeated(const std::string& text, int count) {
   }
   return all;
 }
-
-// A folder of its own for each test, gone at its end.
-class TemporaryFolder {
-public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "spillway-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-
-  [[nodiscard]] std::filesystem::path operator/(const std::string& name) const {
-    return path_ / name;
-  }
-  [[nodiscard]] std::filesystem::path write(const std::string& name,
-                                            const std::string& content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
-    return path_ / name;
-  }
-
-private:
-  std::filesystem::path path_;
-};
 
 } // namespace
 
@@ -353,21 +330,21 @@ TEST_CASE("Only regular files are read") {
     CHECK(load_refusal(path) == path.string() + ": error: " + message);
   };
   CHECK(flow(load_yaml(folder.write("good.yaml", "a: 1\n"))) == "{a: 1}");
-  expect(folder / "none.yaml", "cannot open: no such file or directory");
-  expect(folder / "good.yaml/x", "cannot open: not a directory");
-  std::filesystem::create_directory(folder / "inner");
-  expect(folder / "inner", "is a directory, not a file");
-  std::filesystem::create_symlink("good.yaml", folder / "link.yaml");
-  CHECK(flow(load_yaml(folder / "link.yaml")) == "{a: 1}");
-  std::filesystem::create_symlink("loop.yaml", folder / "loop.yaml");
-  expect(folder / "loop.yaml", "cannot open: too many levels of symbolic links");
+  expect(folder.path("none.yaml"), "cannot open: no such file or directory");
+  expect(folder.path("good.yaml/x"), "cannot open: not a directory");
+  std::filesystem::create_directory(folder.path("inner"));
+  expect(folder.path("inner"), "is a directory, not a file");
+  std::filesystem::create_symlink("good.yaml", folder.path("link.yaml"));
+  CHECK(flow(load_yaml(folder.path("link.yaml"))) == "{a: 1}");
+  std::filesystem::create_symlink("loop.yaml", folder.path("loop.yaml"));
+  expect(folder.path("loop.yaml"), "cannot open: too many levels of symbolic links");
   expect("/dev/null", "is not a regular file");
   expect(folder.write("empty.yaml", ""), "the document is empty");
   expect(folder.write("nul.yaml", std::string("\0", 1)), "NUL byte on line 1");
   expect(folder.write("large.yaml", std::string((16U << 20U) + 1, 'a')), "larger than 16 MiB");
   // A FIFO without a writer would block a reader that opens it.
-  REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
-  expect(folder / "fifo", "is a FIFO, not a regular file");
+  REQUIRE(::mkfifo((folder.path("fifo")).c_str(), 0600) == 0);
+  expect(folder.path("fifo"), "is a FIFO, not a regular file");
 }
 
 TEST_CASE("A file that may not be read is refused") {
