@@ -107,10 +107,10 @@ void CostModel::vary_shape(const ProductShape& shape, double factor) {
 }
 
 Seconds CostModel::kernel_time(const Work& work) const {
-  const Seconds overhead{device_->kernel_overhead.value};
   switch (work.kind) {
   case WorkKind::none: return Seconds{0};
-  case WorkKind::memory: return overhead + work.bytes / ByteRate{device_->hbm_rate.value};
+  case WorkKind::memory:
+    return Seconds{device_->kernel_overhead.value} + work.bytes / ByteRate{device_->hbm_rate.value};
   case WorkKind::matmul:
   case WorkKind::attention: {
     const RateCache::Entry& entry = cache_->look_up(*device_, work);
@@ -124,7 +124,7 @@ Seconds CostModel::kernel_time(const Work& work) const {
         derate *= varied_factor_;
       }
     }
-    return overhead + work.flops() / FlopRate{entry.rate * derate * speed_ / entry.derate};
+    return work.flops() / FlopRate{entry.rate * derate * speed_ / entry.derate};
   }
   default: throw std::logic_error("a collective is not a kernel");
   }

@@ -1,11 +1,12 @@
 // What work costs on a device.
 //
-//   matmul      overhead + flops / (table rate x matmul_derate / table derate)
-//   attention   overhead + flops / (table rate x attention_derate / table derate)
+//   matmul      flops / (table rate x matmul_derate / table derate)
+//   attention   flops / (table rate x attention_derate / table derate)
 //   memory      overhead + bytes / hbm_rate
 //
-// with the rates of matmul and attention multiplied by the clock's speed, which is
-// 1 unless the device has a clock rule and someone has solved it.
+// A table's times hold all that one kernel in a queue costs, its launch included. The
+// rates of matmul and attention are multiplied by the clock's speed, which is 1 unless
+// the device has a clock rule and someone has solved it.
 //
 //   copies, collectives: a latency and an amount over weighted shared resources
 //

@@ -156,7 +156,9 @@ void read_gpu(const YamlNode& node, const Sources& sources, const std::filesyste
   if (const YamlNode* clock = in.child("clock")) {
     MapReader map(*clock, "clock", diagnostics);
     SectionReader rule(map, "gpu.clock", sources, diagnostics);
-    device.clock = ClockRule{rule.read("memory_power", std::nullopt, share),
+    device.clock = ClockRule{rule.read("limit_rate", Dimension::flop_rate, positive),
+                             rule.read("attention_power", std::nullopt, share),
+                             rule.read("memory_power", std::nullopt, share),
                              rule.read("idle_power", std::nullopt, share),
                              rule.read("max_speed", std::nullopt, {1.0, 4.0}),
                              rule.read("exponent", std::nullopt, {1.0, 6.0, true})};
@@ -192,6 +194,10 @@ void read_host(const YamlNode& node, const Sources& sources, Device& device,
     device.duplex_rate = section.read("duplex_rate", Dimension::byte_rate, positive);
   }
   device.peeled_copy_rate = section.read("peeled_copy_rate", Dimension::byte_rate, positive);
+  if (in.has("overlapped_d2h_rate")) {
+    device.overlapped_d2h_rate =
+        section.read("overlapped_d2h_rate", Dimension::byte_rate, positive);
+  }
   in.finish();
 }
 
@@ -262,9 +268,12 @@ std::vector<Coefficient*> Device::coefficients() {
   if (duplex_rate) {
     all.push_back(&*duplex_rate);
   }
+  if (overlapped_d2h_rate) {
+    all.push_back(&*overlapped_d2h_rate);
+  }
   if (clock) {
-    all.insert(all.end(),
-               {&clock->memory_power, &clock->idle_power, &clock->max_speed, &clock->exponent});
+    all.insert(all.end(), {&clock->limit_rate, &clock->attention_power, &clock->memory_power,
+                           &clock->idle_power, &clock->max_speed, &clock->exponent});
   }
   return all;
 }

@@ -41,10 +41,13 @@ enum class NicPath : std::uint8_t {
 // A board whose power limit sets the clock of matmul and attention kernels.
 // Powers are shares of the limit; see CostModel and sim/lower/clock.hpp.
 struct ClockRule {
-  Coefficient memory_power; // while a kernel that is bound by HBM runs
-  Coefficient idle_power;   // while only copies or collectives run
-  Coefficient max_speed;    // highest clock over the one that matmuls sustain
-  Coefficient exponent;     // power of matmuls grows with clock to this power
+  Coefficient limit_rate;      // flop/s of matmuls that alone hold the board at its limit
+  Coefficient attention_power; // while attention runs at speed 1
+  Coefficient memory_power;    // while a kernel that is bound by HBM runs
+  Coefficient idle_power;      // while only copies or collectives run
+  Coefficient max_speed;       // speed of matmuls at the highest clock
+  Coefficient exponent;        // what matmuls and attention draw above idle grows with
+                               // speed to this power
 };
 
 struct Device {
@@ -68,6 +71,7 @@ struct Device {
   Coefficient h2d_rate, h2d_latency;
   std::optional<Coefficient> duplex_rate; // both directions of one GPU together
   Coefficient peeled_copy_rate;
+  std::optional<Coefficient> overlapped_d2h_rate; // of one store beside kernels; none: d2h_rate
   Coefficient scale_up_rate, scale_up_latency;
   Coefficient all_gather, reduce_scatter, all_to_all; // bus bandwidth / scale_up_rate
   Coefficient scale_out_rate, scale_out_latency, scale_out_efficiency;

@@ -116,6 +116,14 @@ KernelTable KernelTable::read(const YamlNode& node, Diagnostics& diagnostics) {
     map.finish();
   }
   table.derate = in.number_or("derate", {0.0, 1.0, true}, 1.0);
+  double timing_overhead = 0;
+  if (const YamlNode* node_timing = in.child("timing_overhead")) {
+    MapReader map(*node_timing, "timing_overhead", diagnostics);
+    timing_overhead = map.quantity("value", Dimension::seconds, {0.0, 1.0});
+    static_cast<void>(map.text("kind"));
+    static_cast<void>(map.text("note"));
+    map.finish();
+  }
   const std::vector<std::string>& columns = columns_of[static_cast<std::size_t>(table.op)];
   if (in.text_list_or_empty("columns") != columns) {
     std::string expected;
@@ -143,7 +151,12 @@ KernelTable KernelTable::read(const YamlNode& node, Diagnostics& diagnostics) {
     }
     const Work work = work_of(table.op, table.stage, *row);
     const Point point = point_of(work);
-    const double seconds = (*row)[columns.size() - 1] * 1e-6;
+    const double seconds = (*row)[columns.size() - 1] * 1e-6 - timing_overhead;
+    if (!(seconds > 0)) {
+      place.column = 1;
+      diagnostics.add(place, "a row must take longer than 'timing_overhead'");
+      continue;
+    }
     table.points_.push_back(point);
     table.flops_.push_back(work.flops().value());
     table.times_.push_back(seconds);

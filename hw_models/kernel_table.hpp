@@ -1,5 +1,8 @@
 // A measured table of kernel times, and the rate it implies for other shapes.
 //
+// A row is what one kernel in a queue takes. Where each call was timed alone, the file
+// says what that adds (`timing_overhead`) and it is taken off first.
+//
 // Two steps. A line through all rows, t = t0 + flops / R, by least squares of the
 // relative error, takes out that small kernels are slow because they are small.
 // What is left of a row, log(t_i / line_i), depends on its shape; at a shape x it is

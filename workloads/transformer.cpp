@@ -276,7 +276,13 @@ TensorIndex add_routed_experts(LayerBuilder& layer, const Shape& s, TensorIndex 
   layer.elementwise({"top-k", {logits}, {routing}, logit_bytes, logit_bytes, {logits}});
 
   TensorIndex current = rows_tensor("permuted rows");
-  layer.elementwise({"permute", {in, routing}, {current}, move, move, {}});
+  // Its backward adds the rows' gradients to their tokens.
+  layer.elementwise({"permute",
+                     {in, routing},
+                     {current},
+                     move,
+                     move + s.framework.scatter_add.value * row_bytes,
+                     {}});
   if (group.size > 1) {
     const TensorIndex received = rows_tensor("dispatched rows");
     layer.exchange("dispatch", current, received, group);

@@ -7,6 +7,7 @@ namespace {
 
 constexpr int max_rounds = 12;
 constexpr double settled = 1e-3;
+constexpr double slowest = 0.1; // the balance is met above it for any sane input
 
 // Times of the reported GPU's compute lane, kernels at speed 1.
 StepWork work_of(const Lowered& lowered, const Timeline& timeline, double speed) {
@@ -19,11 +20,14 @@ StepWork work_of(const Lowered& lowered, const Timeline& timeline, double speed)
     }
     const double seconds = to_seconds(timeline.end[task] - timeline.start[task]).count();
     busy += seconds;
-    const WorkKind kind = lowered.works[price.work].kind;
-    if (kind == WorkKind::memory) {
-      work.memory_s += seconds;
-    } else {
-      work.compute_s += seconds * speed;
+    const Work& done = lowered.works[price.work];
+    switch (done.kind) {
+    case WorkKind::matmul:
+      work.matmul_s += seconds * speed;
+      work.matmul_flops += done.flops().value();
+      break;
+    case WorkKind::attention: work.attention_s += seconds * speed; break;
+    default: work.memory_s += seconds;
     }
   }
   work.idle_s = to_seconds(timeline.makespan).count() - busy;
@@ -33,15 +37,19 @@ StepWork work_of(const Lowered& lowered, const Timeline& timeline, double speed)
 } // namespace
 
 double balanced_speed(const ClockRule& rule, const StepWork& work) {
-  if (!(work.compute_s > 0)) {
+  const double scaled = work.matmul_s + work.attention_s;
+  if (!(scaled > 0)) {
     return 1;
   }
+  const double idle = rule.idle_power.value;
+  const double matmul = (1 - idle) * work.matmul_flops / rule.limit_rate.value;
+  const double attention = (rule.attention_power.value - idle) * work.attention_s;
+  const double memory = (rule.memory_power.value - idle) * work.memory_s;
   const auto surplus = [&](double s) { // energy used less energy allowed
-    return work.compute_s / s * (std::pow(s, rule.exponent.value) - 1) +
-           work.memory_s * (rule.memory_power.value - 1) +
-           work.idle_s * (rule.idle_power.value - 1);
+    return (matmul + attention) * std::pow(s, rule.exponent.value - 1) + memory -
+           (1 - idle) * (scaled / s + work.memory_s + work.idle_s);
   };
-  double low = 1;
+  double low = slowest;
   double high = rule.max_speed.value;
   if (surplus(high) <= 0) {
     return high;

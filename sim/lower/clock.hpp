@@ -1,15 +1,20 @@
 // The clock that a power-limited board settles at over one step.
 //
-// Speed s is the clock of matmul and attention kernels over the one they sustain
-// when nothing else runs (s = 1). With their time w_c at s = 1, the time w_m of
-// kernels bound by HBM and the time x in which the compute lane runs no kernel,
-// the energy of a step is its duration times the power limit:
+// Speed s multiplies the table rates of matmul and attention kernels; s = 1 is the
+// state in which the tables were taken. Powers are shares of the board's limit: p_x
+// with idle compute, p_m under kernels bound by HBM, p_a under attention at s = 1.
+// Above p_x a matmul draws in proportion to its flops, whatever their shape: one whose
+// shape runs at a low rate leaves the clock more room. With F flops of matmuls and the
+// rate R that alone holds the board at its limit, times t at s = 1 (matmul t_g,
+// attention t_a, HBM t_m) and the time t_x in which the compute lane runs no kernel,
+// the energy of a step is its duration times the limit:
 //
-//   (w_c / s) s^e + w_m p_m + x p_x  =  w_c / s + w_m + x,     1 <= s <= s_max
+//   (1 - p_x) F / R s^(e-1) + (p_a - p_x) t_a s^(e-1) + (p_m - p_x) t_m
+//       =  (1 - p_x) (t_g / s + t_a / s + t_m + t_x),     s <= s_max
 //
-// Example: w_c = 0.7, w_m = 0.1, x = 0.2, p_m = 0.7, p_x = 0.25, e = 3:
-// 0.7 s^2 + 0.12 = 0.7 / s + 0.3, so s = 1.0855. The card follows within about
-// 50 ms; one speed for a step is the mean.
+// Example: t_g = 0.7 at a rate of R (F / R = 0.7), t_a = 0, t_m = 0.1, t_x = 0.2,
+// p_m = 0.7, p_x = 0.25, e = 3: 0.525 s^2 + 0.045 = 0.525 / s + 0.225, so s = 1.1138.
+// The card follows within about 50 to 100 ms; one speed for a step is the mean.
 #pragma once
 
 #include "sim/lower/pricing.hpp"
@@ -17,7 +22,9 @@
 namespace spillway {
 
 struct StepWork {
-  double compute_s = 0; // matmul and attention, at speed 1
+  double matmul_s = 0; // at speed 1
+  double matmul_flops = 0;
+  double attention_s = 0; // at speed 1
   double memory_s = 0;
   double idle_s = 0;
 };

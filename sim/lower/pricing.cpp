@@ -49,13 +49,23 @@ void price_pools(const Scenario& scenario, const Device& device, Lowered& lowere
   }
 }
 
-void price_copy(const Device& device, PriceOf of, TaskGraph& graph, TaskId task, Changes& changes) {
+// What one copy reaches at most, however free the link is.
+double copy_limit(const Device& device, PriceOf of, CopySchedule schedule) {
+  if (of == PriceOf::peeled_store || of == PriceOf::peeled_reload) {
+    return device.peeled_copy_rate.value;
+  }
+  if (of == PriceOf::store && schedule != CopySchedule::serialized && device.overlapped_d2h_rate) {
+    return device.overlapped_d2h_rate->value;
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+void price_copy(const Device& device, PriceOf of, CopySchedule schedule, TaskGraph& graph,
+                TaskId task, Changes& changes) {
   const bool to_host = of == PriceOf::store || of == PriceOf::peeled_store;
-  const bool peeled = of == PriceOf::peeled_store || of == PriceOf::peeled_reload;
   const Coefficient& latency = to_host ? device.d2h_latency : device.h2d_latency;
   changes.set(graph.fixed_time[task], to_sim_time(Seconds{latency.value}));
-  changes.set(graph.rate_limit[task],
-              peeled ? device.peeled_copy_rate.value : std::numeric_limits<double>::infinity());
+  changes.set(graph.rate_limit[task], copy_limit(device, of, schedule));
 }
 
 } // namespace
@@ -108,7 +118,7 @@ bool price(const Scenario& scenario, const CostModel& cost, Lowered& lowered) {
       continue;
     }
     if (task_price.of != PriceOf::work) {
-      price_copy(device, task_price.of, graph, task, changes);
+      price_copy(device, task_price.of, scenario.runtime.schedule, graph, task, changes);
     } else if (graph.route[task] == no_id) {
       changes.set(graph.fixed_time[task], kernel_times[task_price.work]);
     } else {

@@ -125,13 +125,15 @@ TEST_CASE("Every committed coefficient has a kind, a source and an ordered range
       CHECK(c->value > 0);
       CHECK(paths.insert(c->path).second);
     }
-    // All 23 fields of Device, one more where both directions share a limit, and the
-    // four of a clock rule.
-    const std::size_t optional = (device.duplex_rate ? 1U : 0U) + (device.clock ? 4U : 0U);
+    // All 23 fields of Device, one more where both directions share a limit, one where
+    // overlapped stores have their own, and the six of a clock rule.
+    const std::size_t optional = (device.duplex_rate ? 1U : 0U) +
+                                 (device.overlapped_d2h_rate ? 1U : 0U) + (device.clock ? 6U : 0U);
     CHECK(paths.size() == 23 + optional);
     CHECK(paths.count("gpu.shape_factor") == 1);
-    for (const char* path : {"gpu.clock.memory_power", "gpu.clock.idle_power",
-                             "gpu.clock.max_speed", "gpu.clock.exponent"}) {
+    for (const char* path :
+         {"gpu.clock.limit_rate", "gpu.clock.attention_power", "gpu.clock.memory_power",
+          "gpu.clock.idle_power", "gpu.clock.max_speed", "gpu.clock.exponent"}) {
       CHECK(paths.count(path) == (device.clock ? 1 : 0));
     }
   }
@@ -205,9 +207,10 @@ TEST_CASE("A value under --set lands in the coefficient of that path") {
 }
 
 const char* const clock_text =
-    "gpu.clock={memory_power: 0.6, idle_power: 0.3, max_speed: 1.25, exponent: 2.5}";
+    "gpu.clock={limit_rate: 600 TFLOP/s, attention_power: 0.9, memory_power: 0.6, "
+    "idle_power: 0.3, max_speed: 1.25, exponent: 2.5}";
 
-TEST_CASE("A clock rule is there only where the file has one, with all four numbers") {
+TEST_CASE("A clock rule is there only where the file has one, with all six numbers") {
   Diagnostics diagnostics;
   YamlNode without = changed({});
   remove(entry_of(without, "gpu"), "clock");
@@ -215,6 +218,8 @@ TEST_CASE("A clock rule is there only where the file has one, with all four numb
   const Device device = read(changed({clock_text}), diagnostics);
   CHECK(report_text(diagnostics) == "");
   REQUIRE(device.clock.has_value());
+  CHECK(device.clock->limit_rate.value == 600e12);
+  CHECK(device.clock->attention_power.value == 0.9);
   CHECK(device.clock->memory_power.value == 0.6);
   CHECK(device.clock->idle_power.value == 0.3);
   CHECK(device.clock->max_speed.value == 1.25);
@@ -223,7 +228,8 @@ TEST_CASE("A clock rule is there only where the file has one, with all four numb
         "'max_speed' must be between 1 and 4, not 0.9");
   CHECK(complaints({clock_text, "gpu.clock.exponent=1"}) ==
         "'exponent' must be greater than 1 and at most 6, not 1");
-  CHECK(complaints({"gpu.clock={memory_power: 0.6, idle_power: 0.3, max_speed: 1.25}"}) ==
+  CHECK(complaints({"gpu.clock={limit_rate: 600 TFLOP/s, attention_power: 0.9, "
+                    "memory_power: 0.6, idle_power: 0.3, max_speed: 1.25}"}) ==
         "missing key 'exponent' in 'clock'");
 }
 

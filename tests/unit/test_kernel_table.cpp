@@ -270,6 +270,17 @@ TEST_CASE("Rows of other head shapes do not count as near") {
   CHECK(table.rate(attention(1, 8, 8, 16384, 64, 64)).beyond);
 }
 
+// 12.5 us of which 2.5 are the timing's: 2.1e9 FLOP in 10 us.
+TEST_CASE("What timing adds to every row is taken off") {
+  const std::string overhead =
+      "stage: any\ntiming_overhead: {value: 2.5 us, kind: measured, note: an idle stream}\n";
+  CHECK(read(matmul_text("  3000 500 700 12.5\n", overhead)).rate(matmul(3000, 500, 700)).rate ==
+        about(2.1e9 / 10e-6));
+  CHECK(reports(matmul_text("  3000 500 700 12.5\n  100 100 100 2.5\n", overhead)) ==
+        "10:1: a row must take longer than 'timing_overhead'");
+  CHECK(reports(matmul_text(row_1, "stage: any\ntiming_overhead: {value: 2.5, kind: x}\n")) != "");
+}
+
 TEST_CASE("A bad row is reported with file, line and column") {
   const std::string text = matmul_text(row_1 + "  1024 1024 2147.483648\n" + row_4);
   Diagnostics diagnostics;

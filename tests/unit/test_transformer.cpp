@@ -430,3 +430,28 @@ TEST_CASE("The activation's backward rebuilds the product, and costs more after 
     CHECK(backward.passes_gradient == (backward.work.kind == WorkKind::none));
   }
 }
+
+// Rows of 2 bytes an element for each of 96 tokens and its experts: the forward scatters the
+// results, the backward of the gather scatters the gradients of the rows.
+TEST_CASE("Where rows are added in place, forward and backward both pay for it") {
+  const auto bytes = [](double scatter_add, bool backward) {
+    FrameworkSpec framework = catalog_framework("jax-scan");
+    framework.scatter_add.value = scatter_add;
+    BatchSpec batch;
+    batch.micro = 3;
+    batch.sequence = 32;
+    const LayerKind kind =
+        named(build_trace(small_moe(), {}, batch, framework, DataType::bf16).kinds, "moe");
+    std::int64_t sum = 0;
+    for (const Op& op : kind.ops) {
+      sum += backward ? 0 : op.work.bytes.count();
+    }
+    for (const BackwardOp& op : kind.backward) {
+      sum += backward ? op.work.bytes.count() : 0;
+    }
+    return sum;
+  };
+  const std::int64_t rows = 96 * small_moe().experts_per_token * small_moe().hidden * 2;
+  CHECK(bytes(10, false) - bytes(0, false) == 10 * rows);
+  CHECK(bytes(10, true) - bytes(0, true) == 10 * rows);
+}
