@@ -193,10 +193,13 @@ void RankEmitter::before_backward(std::size_t layer, TaskId top) {
       start_waits_.insert(start_waits_.end(), tasks_[layer].reloads.begin(),
                           tasks_[layer].reloads.end());
     }
-    const auto many =
-        static_cast<std::size_t>(context_.scenario.framework.reload_at_top_above.value);
-    if (!instance.first_of_loop() && context_.program_of(layer).offloaded.size() > many) {
-      reload_all(layer - 1, last_compute_, false);
+    if (!instance.first_of_loop() && reloads_at_top(layer)) {
+      const std::vector<OffloadedTensor>& all = context_.program_of(layer - 1).offloaded;
+      for (std::size_t k = 0; k < all.size(); ++k) {
+        if (!all[k].done_before_attention) {
+          reload(layer - 1, k, last_compute_, false);
+        }
+      }
     }
     break;
   }
@@ -219,13 +222,27 @@ void RankEmitter::before_backward(std::size_t layer, TaskId top) {
 void RankEmitter::before_backward_step(std::size_t layer, const ProgramStep& step) {
   const CopySchedule schedule = places_of(context_.scenario.runtime);
   if (schedule == CopySchedule::pipelined && step.is_attention_backward &&
+      !context_.layers[layer].first_of_loop() && !reloads_at_top(layer)) {
+    reload_all(layer - 1, last_compute_, false);
+  }
+}
+
+// A tensor that is used up early leaves its buffer to the one of the next layer.
+void RankEmitter::after_backward_step(std::size_t layer, std::uint32_t step, TaskId task) {
+  if (places_of(context_.scenario.runtime) == CopySchedule::pipelined && reloads_at_top(layer) &&
       !context_.layers[layer].first_of_loop()) {
-    const auto many =
-        static_cast<std::size_t>(context_.scenario.framework.reload_at_top_above.value);
-    if (context_.program_of(layer).offloaded.size() <= many) {
-      reload_all(layer - 1, last_compute_, false);
+    const std::vector<OffloadedTensor>& all = context_.program_of(layer - 1).offloaded;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      if (all[k].done_before_attention && all[k].last_backward_reader == step) {
+        reload(layer - 1, k, task, false);
+      }
     }
   }
+}
+
+bool RankEmitter::reloads_at_top(std::size_t layer) const {
+  const double most = context_.scenario.framework.reload_at_top_above.value;
+  return static_cast<double>(context_.program_of(layer).offloaded.size()) > most;
 }
 
 void RankEmitter::wait_for_reloads(std::size_t layer, const ProgramStep& step, TaskId task) {

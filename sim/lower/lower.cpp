@@ -253,6 +253,11 @@ bool StepContext::copies_weights(std::size_t layer, std::size_t group) const {
   return shard_group(group).size > 1 || cast;
 }
 
+bool StepContext::folds_by_matrix(std::size_t layer, std::size_t group) const {
+  return scenario.framework.gradients_allocated_at_once && kind_of(layer).checkpointed &&
+         shard_group(group).size == 1;
+}
+
 double StepContext::held_parameters() const {
   double sum = 0;
   for (const double parameters : scenario.trace.sharded_parameters) {

@@ -53,18 +53,26 @@ std::size_t group_index(WeightGroup group) {
 // Marks first and last use of weights and weight gradients per group.
 class WeightMarks {
 public:
-  void use(std::vector<ProgramStep>& steps, WeightGroup group, std::uint32_t step) {
+  explicit WeightMarks(const LayerKind& kind) : kind_(kind), matrix_user_(kind.ops.size(), never) {}
+
+  // `op`: the forward operation whose weights these are.
+  void use(std::vector<ProgramStep>& steps, WeightGroup group, OpIndex op, std::uint32_t step) {
     if (group != WeightGroup::none) {
       const std::size_t g = group_index(group);
       if (last_use_[g] == never) {
         steps[step].first_use[g] = true;
       }
-      last_use_[g] = step;
+      if (matrix_user_[op] == never) {
+        steps[step].first_use_bytes[g] += matrix_bytes(op);
+      }
+      last_use_[g] = matrix_user_[op] = step;
     }
   }
-  void gradient(std::vector<ProgramStep>& steps, WeightGroup group, std::uint32_t step) {
+  void gradient(std::vector<ProgramStep>& steps, WeightGroup group, OpIndex op,
+                std::uint32_t step) {
     if (group != WeightGroup::none) {
       const std::size_t g = group_index(group);
+      steps[step].gradient_bytes[g] += matrix_bytes(op);
       if (last_gradient_[g] == never) {
         steps[step].first_gradient[g] = true;
       }
@@ -72,6 +80,12 @@ public:
     }
   }
   void finish(std::vector<ProgramStep>& steps) const {
+    for (OpIndex op = 0; op < matrix_user_.size(); ++op) {
+      if (matrix_user_[op] != never) {
+        steps[matrix_user_[op]].last_use_bytes[group_index(kind_.ops[op].weights)] +=
+            matrix_bytes(op);
+      }
+    }
     for (std::size_t g = 0; g < weight_group_count; ++g) {
       if (last_use_[g] != never) {
         steps[last_use_[g]].last_use[g] = true;
@@ -83,6 +97,15 @@ public:
   }
 
 private:
+  [[nodiscard]] std::int64_t matrix_bytes(OpIndex op) const {
+    const Work& work = kind_.ops[op].work;
+    return work.kind == WorkKind::matmul
+               ? work.groups * work.n * work.k * bytes_per_element(work.type)
+               : 0;
+  }
+
+  const LayerKind& kind_;
+  std::vector<std::uint32_t> matrix_user_; // last user of each operation's weights
   std::array<std::uint32_t, weight_group_count> last_use_{never, never};
   std::array<std::uint32_t, weight_group_count> last_gradient_{never, never};
 };
@@ -104,7 +127,7 @@ void make_forward(const LayerKind& kind, const KindPlan& plan, HbmOwner output_o
   std::vector<std::uint32_t> writer(kind.tensors.size(), never);
   std::vector<std::uint32_t> last_reader(kind.tensors.size(), never);
   std::vector<std::uint32_t> stored_after(kind.tensors.size(), never);
-  WeightMarks marks;
+  WeightMarks marks(kind);
 
   // A kept tensor is copied into the framework's stack of all layers.
   const auto save = [&](TensorIndex t) {
@@ -121,10 +144,11 @@ void make_forward(const LayerKind& kind, const KindPlan& plan, HbmOwner output_o
     }
   };
   save(kind.input);
-  for (const Op& op : kind.ops) {
+  for (OpIndex index = 0; index < kind.ops.size(); ++index) {
+    const Op& op = kind.ops[index];
     const auto step = static_cast<std::uint32_t>(steps.size());
     steps.push_back(make_step(op.name, Phase::forward, op.work, works));
-    marks.use(steps, op.weights, step);
+    marks.use(steps, op.weights, index, step);
     for (const TensorIndex t : op.reads) {
       add_wait(steps, step, writer[t]);
       last_reader[t] = step;
@@ -173,28 +197,37 @@ struct BackwardOrder {
   std::vector<Item> items;
 };
 
-// An operation that its own backward rebuilds anyway, from what is at hand, and that no
-// other re-run needs.
-bool is_free_rerun(const LayerKind& kind, const KindPlan& plan, const Op& op) {
-  const bool at_hand = std::all_of(op.reads.begin(), op.reads.end(), [&](TensorIndex t) {
-    return t == kind.input || plan.tensors[t].saved();
-  });
+// Whether no other re-run needs what this one writes.
+bool only_backward_reads(const LayerKind& kind, const KindPlan& plan, const Op& op) {
   const auto reads_its_output = [&](OpIndex other) {
     const std::vector<TensorIndex>& reads = kind.ops[other].reads;
     return std::any_of(reads.begin(), reads.end(), [&](TensorIndex t) {
       return t != kind.input && &kind.ops[kind.tensors[t].producer] == &op;
     });
   };
-  return op.fuses_into_backward && at_hand &&
-         std::none_of(plan.rerun.begin(), plan.rerun.end(), reads_its_output);
+  return std::none_of(plan.rerun.begin(), plan.rerun.end(), reads_its_output);
+}
+
+// A re-run that its own backward does in passing: it rebuilds the output, from what is
+// at hand, and no other re-run needs it.
+bool is_free_rerun(const LayerKind& kind, const KindPlan& plan, const Op& op) {
+  const bool at_hand = std::all_of(op.reads.begin(), op.reads.end(), [&](TensorIndex t) {
+    return t == kind.input || plan.tensors[t].saved();
+  });
+  return op.fuses_into_backward && at_hand && only_backward_reads(kind, plan, op);
 }
 
 BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan, bool compiled) {
   BackwardOrder order;
   std::vector<bool> done(kind.ops.size(), false);
+  std::vector<bool> rerun(kind.ops.size(), false);
+  for (const OpIndex op : plan.rerun) {
+    rerun[op] = true;
+  }
   if (compiled) {
     for (const OpIndex op : plan.rerun) {
-      if (!is_free_rerun(kind, plan, kind.ops[op])) {
+      // Cheap ones come where they are needed.
+      if (!kind.ops[op].fuses_into_backward || !only_backward_reads(kind, plan, kind.ops[op])) {
         done[op] = true;
         order.items.push_back({true, op});
       }
@@ -203,6 +236,11 @@ BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan, bool c
   const auto run = [&](std::uint32_t b) {
     std::vector<OpIndex> batch;
     std::vector<TensorIndex> open = kind.backward[b].needs;
+    const OpIndex own = kind.backward[b].forward;
+    if (rerun[own] && !done[own] && is_free_rerun(kind, plan, kind.ops[own])) {
+      done[own] = true;
+      batch.push_back(own);
+    }
     while (!open.empty()) {
       const TensorIndex t = open.back();
       open.pop_back();
@@ -233,12 +271,19 @@ BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan, bool c
 // Values and gradients of backward: who wrote them, who reads them last.
 class BackwardLiveness {
 public:
-  BackwardLiveness(const LayerKind& kind, const KindPlan& plan, LayerProgram& program)
-      : kind_(kind), plan_(plan), program_(program), value_writer_(kind.tensors.size(), never),
-        value_reader_(value_writer_), gradient_writer_(value_writer_),
+  BackwardLiveness(const LayerKind& kind, const KindPlan& plan, const FrameworkSpec& framework,
+                   LayerProgram& program)
+      : kind_(kind), plan_(plan), program_(program),
+        stacked_(kind.checkpointed && framework.saved_write.value > 0),
+        value_writer_(kind.tensors.size(), never), value_reader_(value_writer_),
+        slice_reader_(value_writer_), gradient_writer_(value_writer_),
         gradient_reader_(value_writer_), gradient_shared_(kind.tensors.size(), false) {}
 
-  void reads_value(TensorIndex t, std::uint32_t step) {
+  void reads_value(TensorIndex t, const Work& reader, std::uint32_t step) {
+    const bool library_call = reader.kind == WorkKind::matmul || reader.kind == WorkKind::attention;
+    if (stacked_ && library_call && plan_.tensors[t].kept()) {
+      slice_reader_[t] = step;
+    }
     add_wait(program_.backward, step, value_writer_[t]);
     if (value_reader_[t] == never && plan_.tensors[t].offloaded()) {
       program_.backward[step].reloads.push_back(t);
@@ -284,6 +329,16 @@ public:
   }
   void finish() {
     std::vector<ProgramStep>& steps = program_.backward;
+    const auto attention = std::find_if(steps.begin(), steps.end(), [](const ProgramStep& step) {
+      return step.is_attention_backward;
+    });
+    for (OffloadedTensor& offloaded : program_.offloaded) {
+      const std::uint32_t reader = value_reader_[offloaded.tensor];
+      offloaded.last_backward_reader = reader;
+      offloaded.done_before_attention =
+          attention != steps.end() && reader != never &&
+          reader < static_cast<std::size_t>(attention - steps.begin());
+    }
     for (TensorIndex t = 0; t < kind_.tensors.size(); ++t) {
       const Tensor& tensor = kind_.tensors[t];
       const TensorDecision& decision = plan_.tensors[t];
@@ -291,7 +346,13 @@ public:
         const HbmOwner owner = t == kind_.input   ? program_.input_owner
                                : decision.saved() ? owner_of(tensor, decision, HbmOwner::workspace)
                                                   : rerun_owner(t);
-        add_bytes(steps[value_reader_[t]].release, owner, tensor.bytes);
+        // A part of a stack goes when the loop does, at the earliest after its layer.
+        ProgramStep& last = stacked_ && decision.kept() ? steps.back() : steps[value_reader_[t]];
+        add_bytes(last.release, owner, tensor.bytes);
+      }
+      if (slice_reader_[t] != never) {
+        add_bytes(steps.front().allocate, HbmOwner::workspace, tensor.bytes);
+        add_bytes(steps[slice_reader_[t]].release, HbmOwner::workspace, tensor.bytes);
       }
       // The gradient of the layer input is freed by the previous layer.
       if (gradient_reader_[t] != never && t != kind_.input && !gradient_shared_[t]) {
@@ -318,7 +379,11 @@ private:
   const LayerKind& kind_;
   const KindPlan& plan_;
   LayerProgram& program_;
-  std::vector<std::uint32_t> value_writer_, value_reader_, gradient_writer_, gradient_reader_;
+  // Kept tensors are parts of stacks of all layers; library calls, which cannot read a
+  // part in place, read a copy that is made at the top of the layer.
+  const bool stacked_;
+  std::vector<std::uint32_t> value_writer_, value_reader_, slice_reader_;
+  std::vector<std::uint32_t> gradient_writer_, gradient_reader_;
   std::vector<bool> gradient_shared_; // its bytes are counted for another tensor
 };
 
@@ -349,15 +414,15 @@ void make_backward(const LayerKind& kind, const KindPlan& plan, const FrameworkS
     steps.push_back(item.rerun ? rerun_step(kind, plan, item.index, works)
                                : gradient_step(kind, plan, item.index, works));
   }
-  WeightMarks marks;
-  BackwardLiveness liveness(kind, plan, program);
+  WeightMarks marks(kind);
+  BackwardLiveness liveness(kind, plan, framework, program);
   for (std::uint32_t step = 0; step < order.items.size(); ++step) {
     const BackwardOrder::Item& item = order.items[step];
     if (item.rerun) {
       const Op& op = kind.ops[item.index];
-      marks.use(steps, op.weights, step);
+      marks.use(steps, op.weights, item.index, step);
       for (const TensorIndex t : op.reads) {
-        liveness.reads_value(t, step);
+        liveness.reads_value(t, op.work, step);
       }
       for (const TensorIndex t : op.writes) {
         liveness.writes_value(t, step);
@@ -365,10 +430,10 @@ void make_backward(const LayerKind& kind, const KindPlan& plan, const FrameworkS
       continue;
     }
     const BackwardOp& op = kind.backward[item.index];
-    marks.use(steps, op.weights, step);
-    marks.gradient(steps, op.weight_gradient, step);
+    marks.use(steps, op.weights, op.forward, step);
+    marks.gradient(steps, op.weight_gradient, op.forward, step);
     for (const TensorIndex t : op.needs) {
-      liveness.reads_value(t, step);
+      liveness.reads_value(t, op.work, step);
     }
     for (const TensorIndex t : op.gradients_read) {
       liveness.reads_gradient(t, step);
@@ -386,6 +451,14 @@ void make_backward(const LayerKind& kind, const KindPlan& plan, const FrameworkS
 }
 
 } // namespace
+
+std::int64_t LayerProgram::matrix_bytes(std::size_t group) const {
+  std::int64_t sum = 0;
+  for (const ProgramStep& step : backward) {
+    sum += step.last_use_bytes[group];
+  }
+  return sum;
+}
 
 bool LayerProgram::uses_weights(bool backward_pass, std::size_t group) const {
   const std::vector<ProgramStep>& steps = backward_pass ? backward : forward;

@@ -4,7 +4,9 @@
 //
 // Liveness: a tensor lives from the step that writes it to the last step that
 // reads it; a saved one is handed over from forward to backward. In backward the
-// operations to re-run are placed just before the first step that needs them.
+// operations to re-run are placed just before the first step that needs them, or, in a
+// compiled loop, at its top, save cheap ones. Where kept tensors are parts of stacks of
+// all layers they stay until their layer is done, and library calls read copies.
 #pragma once
 
 #include "policies/plan.hpp"
@@ -33,8 +35,12 @@ struct ProgramStep {
   std::vector<std::uint32_t> waits;
   std::array<bool, weight_group_count> first_use{}; // of gathered weights
   std::array<bool, weight_group_count> last_use{};
+  // Bytes of the matrices that this step is the first, or the last, to use.
+  std::array<std::int64_t, weight_group_count> first_use_bytes{};
+  std::array<std::int64_t, weight_group_count> last_use_bytes{};
   std::array<bool, weight_group_count> first_gradient{}; // of the weights
   std::array<bool, weight_group_count> last_gradient{};
+  std::array<std::int64_t, weight_group_count> gradient_bytes{}; // of what this step writes
   std::vector<TensorIndex> stores;  // forward: offloaded tensors complete after this step
   std::vector<TensorIndex> reloads; // backward: offloaded tensors first read by this step
 };
@@ -43,8 +49,10 @@ struct OffloadedTensor {
   TensorIndex tensor = 0;
   std::int64_t bytes = 0;
   std::uint32_t last_forward_reader = 0; // step of the forward program
-  bool is_input = false;                 // the layer input: produced by the previous layer
-  std::string name;                      // as the policy calls it
+  std::uint32_t last_backward_reader = 0;
+  bool done_before_attention = false; // that step comes before attention's backward
+  bool is_input = false;              // the layer input: produced by the previous layer
+  std::string name;                   // as the policy calls it
 };
 
 struct LayerProgram {
@@ -53,6 +61,8 @@ struct LayerProgram {
   std::vector<OffloadedTensor> offloaded;
   HbmOwner input_owner = HbmOwner::workspace; // who holds the layer input
   std::int64_t kept_bytes = 0;                // that a layer keeps for backward
+  // Of the matrices of a group that backward uses.
+  [[nodiscard]] std::int64_t matrix_bytes(std::size_t group) const;
   [[nodiscard]] bool uses_weights(bool backward_pass, std::size_t group) const;
 };
 

@@ -142,7 +142,7 @@ void RankEmitter::emit_segment(std::size_t index) {
       hold_across_backward(segment.micro_batch == 0 ? last_compute_ : top, segment.layer);
     }
     before_backward(segment.layer, top);
-    release_unchecked(segment.layer);
+    read_unchecked(segment.layer);
   } else {
     LayerTasks& tasks = tasks_[segment.layer];
     const std::size_t offloaded = context_.program_of(segment.layer).offloaded.size();
@@ -151,6 +151,9 @@ void RankEmitter::emit_segment(std::size_t index) {
     before_forward(segment.layer, top);
   }
   emit_program(index);
+  if (segment.backward) {
+    release_unchecked(segment.layer);
+  }
   if (segment.backward && segment.layer == 0 && index + 1 < segments_.size() &&
       holds_logit_gradient()) {
     context_.graph.free_at_end(last_compute_,
@@ -176,6 +179,7 @@ void RankEmitter::emit_program(std::size_t index) {
       before_backward_step(segment.layer, step);
       const TaskId task = emit_step_task(index, i, step_tasks);
       wait_for_reloads(segment.layer, step, task);
+      after_backward_step(segment.layer, i, task);
       reduce_gradients(segment, step, task);
     } else {
       const TaskId task = emit_step_task(index, i, step_tasks);
@@ -224,6 +228,35 @@ TaskId RankEmitter::emit_step_task(std::size_t segment_index, std::uint32_t step
   return task;
 }
 
+// Gathered weights come and go together, casts of whole weights matrix by matrix. The
+// copies that a layer without checkpoint kept are all taken out at its top.
+void RankEmitter::hold_weights(TaskId task, std::size_t segment_index, const ProgramStep& step) {
+  const std::size_t layer = segments_[segment_index].layer;
+  const bool stay = weights_stay(segment_index);
+  const bool stayed = segment_index > 0 && weights_stay(segment_index - 1);
+  const bool all_at_once = segments_[segment_index].backward && context_.unchecked_bytes(layer) > 0;
+  for (std::size_t g = 0; g < weight_group_count; ++g) {
+    if (!context_.copies_weights(layer, g)) {
+      continue;
+    }
+    const bool gathers = context_.shard_group(g).size > 1;
+    const std::int64_t taken =
+        gathers || stayed ? 0
+        : all_at_once     ? (step.first_use[g] ? context_.program_of(layer).matrix_bytes(g) : 0)
+                          : step.first_use_bytes[g];
+    const std::int64_t given_back = stay ? 0
+                                    : gathers
+                                        ? (step.last_use[g] ? context_.gathered_bytes(layer, g) : 0)
+                                        : step.last_use_bytes[g];
+    if (taken > 0) {
+      context_.graph.allocate_at_start(task, hbm(HbmOwner::gathered_weights, taken));
+    }
+    if (given_back > 0) {
+      context_.graph.free_at_end(task, hbm(HbmOwner::gathered_weights, given_back));
+    }
+  }
+}
+
 void RankEmitter::hold_step_memory(TaskId task, std::size_t segment_index,
                                    const ProgramStep& step) {
   for (const OwnerBytes& entry : step.allocate) {
@@ -233,12 +266,16 @@ void RankEmitter::hold_step_memory(TaskId task, std::size_t segment_index,
     context_.graph.free_at_end(task, hbm(entry.owner, entry.bytes));
   }
   const Segment& segment = segments_[segment_index];
+  hold_weights(task, segment_index, step);
   for (std::size_t g = 0; g < weight_group_count; ++g) {
-    const std::int64_t bytes = context_.gathered_bytes(segment.layer, g);
-    if (step.last_use[g] && context_.copies_weights(segment.layer, g) &&
-        !weights_stay(segment_index)) {
-      context_.graph.free_at_end(task, hbm(HbmOwner::gathered_weights, bytes));
+    if (context_.folds_by_matrix(segment.layer, g)) {
+      if (step.gradient_bytes[g] > 0) { // used as soon as it is there
+        context_.graph.allocate_at_start(task, hbm(HbmOwner::gradients, step.gradient_bytes[g]));
+        context_.graph.free_at_end(task, hbm(HbmOwner::gradients, step.gradient_bytes[g]));
+      }
+      continue;
     }
+    const std::int64_t bytes = context_.gathered_bytes(segment.layer, g);
     const bool there = segment.layer == 0 && table_is_hoisted();
     if (step.first_gradient[g] && !there) {
       context_.graph.allocate_at_start(task, hbm(HbmOwner::gradients, bytes));

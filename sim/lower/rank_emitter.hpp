@@ -48,6 +48,7 @@ private:
   void emit_program(std::size_t index);
   TaskId emit_step_task(std::size_t segment_index, std::uint32_t step_index,
                         std::vector<TaskId>& step_tasks);
+  void hold_weights(TaskId task, std::size_t segment_index, const ProgramStep& step);
   void hold_step_memory(TaskId task, std::size_t segment_index, const ProgramStep& step);
   void wait_at_start(TaskId task); // of a segment: hands start_waits_ to its first kernel
   // The last layer's backward follows its forward at once and uses the same weights.
@@ -74,6 +75,7 @@ private:
   void run_optimizer();
   void fill_stacks();
   void keep_unchecked(std::size_t layer);
+  void read_unchecked(std::size_t layer);
   void release_unchecked(std::size_t layer);
   void hold_across_backward(TaskId top, std::size_t layer);
   [[nodiscard]] bool holds_logit_gradient() const;
@@ -87,6 +89,8 @@ private:
   void release_staging(std::size_t layer, TaskId after = no_id);
   void before_backward(std::size_t layer, TaskId top);
   void before_backward_step(std::size_t layer, const ProgramStep& step);
+  void after_backward_step(std::size_t layer, std::uint32_t step, TaskId task);
+  [[nodiscard]] bool reloads_at_top(std::size_t layer) const;
   void wait_for_reloads(std::size_t layer, const ProgramStep& step, TaskId task);
   void store(std::size_t layer, std::size_t which, TaskId after, bool peeled = false);
   void reload(std::size_t layer, std::size_t which, TaskId after, bool peeled);

@@ -44,6 +44,9 @@ struct StepContext {
   [[nodiscard]] std::int64_t gathered_bytes(std::size_t layer, std::size_t group) const;
   // Whether a copy of a group's weights is made for use: gathered or cast.
   [[nodiscard]] bool copies_weights(std::size_t layer, std::size_t group) const;
+  // Whether each matrix's gradient goes into the stack of all layers as soon as it is
+  // there, unreduced.
+  [[nodiscard]] bool folds_by_matrix(std::size_t layer, std::size_t group) const;
   // Parameters that one rank holds, all layers and groups.
   [[nodiscard]] double held_parameters() const;
   [[nodiscard]] double loop_parameters() const; // of them, those of layers in loops

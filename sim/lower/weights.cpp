@@ -51,23 +51,19 @@ void RankEmitter::gather_weights(std::size_t segment_index, TaskId top, WhichWei
       continue;
     }
     TaskId ready = top;
-    const MemoryChange copy =
-        hbm(HbmOwner::gathered_weights, context_.gathered_bytes(segment.layer, g));
     if (casts) {
       const double bytes =
           context_.shard_parameters(segment.layer, g) * static_cast<double>(stored + computed);
       ready = add_kernel(hbm_work(bytes), info(TaskKind::kernel, phase, segment.layer,
                                                std::string("cast ") + group_label(g)));
-      if (!gathers) {
-        context_.graph.allocate_at_start(ready, copy);
-      }
     }
     if (gathers) {
       const TaskId gather = add_collective(collective_work(WorkKind::all_gather, segment.layer, g),
                                            info(TaskKind::collective, phase, segment.layer,
                                                 std::string("gather ") + group_label(g)));
       context_.graph.depend(gather, ready);
-      context_.graph.allocate_at_start(gather, copy);
+      context_.graph.allocate_at_start(
+          gather, hbm(HbmOwner::gathered_weights, context_.gathered_bytes(segment.layer, g)));
       gathered_[segment_index][g] = gather;
     }
   }
@@ -134,7 +130,9 @@ void RankEmitter::fold_gradient(const PendingGradient& pending) {
   if (!compiled && pending.micro_batch == 0) {
     hold_gradients(fold, parameters);
   }
-  context_.graph.free_at_end(fold, hbm(HbmOwner::gradients, bytes));
+  if (!context_.folds_by_matrix(pending.layer, pending.group)) {
+    context_.graph.free_at_end(fold, hbm(HbmOwner::gradients, bytes));
+  }
 }
 
 // Sharded gradients, from `task` on until the optimizer has used them.
@@ -215,14 +213,19 @@ void RankEmitter::keep_unchecked(std::size_t layer) {
   }
 }
 
-void RankEmitter::release_unchecked(std::size_t layer) {
+void RankEmitter::read_unchecked(std::size_t layer) {
   const std::int64_t bytes = context_.unchecked_bytes(layer);
   if (bytes > 0) {
     const auto kept = static_cast<double>(context_.program_of(layer).kept_bytes + bytes);
-    const TaskId task =
-        add_kernel(hbm_work(context_.scenario.framework.unchecked_read.value * kept),
-                   info(TaskKind::kernel, Phase::backward, layer, "read residuals"));
-    context_.graph.free_at_end(task, hbm(HbmOwner::saved_activations, bytes));
+    static_cast<void>(add_kernel(hbm_work(context_.scenario.framework.unchecked_read.value * kept),
+                                 info(TaskKind::kernel, Phase::backward, layer, "read residuals")));
+  }
+}
+
+void RankEmitter::release_unchecked(std::size_t layer) {
+  const std::int64_t bytes = context_.unchecked_bytes(layer);
+  if (bytes > 0) {
+    context_.graph.free_at_end(last_compute_, hbm(HbmOwner::saved_activations, bytes));
   }
 }
 

@@ -152,13 +152,35 @@ TEST_CASE("Every policy of a compiled layer has its steps in three groups") {
        {Fates{}, Fates{{"query_proj", Fate::offload}}, Fates{{"context", Fate::keep}},
         Fates{{"mlpwi_0", Fate::keep}, {"query_proj", Fate::offload}}}) {
     const Made made = dense(fates);
-    const std::vector<ProgramStep>& steps = made.program.backward;
+    std::vector<ProgramStep> steps = made.program.backward;
+    // The activation product is cheap and comes where it is needed.
+    std::erase_if(steps, [](const ProgramStep& step) { return step.name == "mlp activation"; });
+    CHECK(steps.size() + 1 == made.program.backward.size());
     CHECK(std::is_sorted(steps.begin(), steps.end(),
                          [](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); }));
     // Seven products of a layer have a weight gradient each.
     CHECK(std::count_if(steps.begin(), steps.end(),
                         [](const ProgramStep& step) { return rank_of(step) == 2; }) == 7);
   }
+}
+
+// With gate and up re-run, the product is rebuilt for the weight gradient of the down
+// projection; with both at hand, the kernel of its own backward writes it in passing.
+TEST_CASE("The activation product is rebuilt where it is read, or in passing") {
+  const auto next_after_product = [](const Fates& fates) {
+    const Made made = dense(fates);
+    const std::vector<ProgramStep>& steps = made.program.backward;
+    const auto product = std::find_if(steps.begin(), steps.end(), [](const ProgramStep& step) {
+      return step.name == "mlp activation";
+    });
+    REQUIRE(product != steps.end());
+    return std::pair(std::next(product)->name, made.works[product->work].kind);
+  };
+  CHECK(next_after_product({}) == std::pair(std::string("d mlp down weight"), WorkKind::memory));
+  CHECK(next_after_product({{"mlpwi_0", Fate::keep}}) ==
+        std::pair(std::string("d mlp down weight"), WorkKind::memory));
+  CHECK(next_after_product({{"mlpwi_0", Fate::keep}, {"mlpwi_1", Fate::offload}}) ==
+        std::pair(std::string("d mlp activation"), WorkKind::none));
 }
 
 TEST_CASE("The order of backward changes neither what runs nor how often") {

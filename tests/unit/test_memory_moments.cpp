@@ -219,8 +219,8 @@ TEST_CASE("When the optimizer starts all gradients that are not used yet are the
 // ---- without checkpoint ----
 
 // Per layer five residual streams, three ups and the bf16 copy of every weight, beside
-// what backward reads. At the head all layers have it; a layer's goes when its residuals
-// have been read.
+// what backward reads. At the head all layers have it; a layer's is a part of a stack and
+// stays until the layer is done.
 TEST_CASE("Without checkpoint a compiled loop keeps more than backward reads") {
   const std::int64_t each = 5 * stream + 3 * up + 2 * layer_parameters;
   const Simulation more = run(scenario_from(text), "none");
@@ -238,7 +238,8 @@ TEST_CASE("Without checkpoint a compiled loop keeps more than backward reads") {
     REQUIRE(a.label(kernels[0]) == "read residuals");
     const TaskId same = b.first_backward(layer);
     CHECK(saved(more, kernels[0]) - saved(plain, same) == layer * each);
-    CHECK(saved(more, kernels[1]) - saved(plain, same) == (layer - 1) * each);
+    CHECK(saved(more, kernels.back()) - saved(plain, b.kernels(layer, true).back()) ==
+          layer * each);
   }
 }
 
@@ -279,4 +280,71 @@ TEST_CASE("The last layer's staging is held across the head by a rotated loop") 
   CHECK(across_head({}) == query);
   CHECK(across_head({"runtime.command_buffers=true"}) == query); // serialized, rotated
   CHECK(across_head({"runtime.pipelined_host_offloading=false"}) == 0);
+}
+
+// ---- one layer's weights and gradients ----
+
+// Weights in fp32 are cast for use: a matrix is there from its first user to its last. The
+// down projection's is done after the gradient of its input, gate's and up's stay from
+// their re-run on, and gradients go into the stack one by one.
+TEST_CASE("A whole layer's casts and gradients come and go matrix by matrix") {
+  const Simulation simulation = run(scenario_from(text, {"precision.weights=fp32"}), "remat");
+  const StepView view(simulation);
+  const auto weights = [&](const char* label, Phase phase) {
+    return held(simulation, HbmOwner::gathered_weights, view.find(label, 2, phase));
+  };
+  constexpr std::int64_t square = std::int64_t{512} * 512 * 2;
+  constexpr std::int64_t narrow = std::int64_t{512} * 128 * 2;
+  constexpr std::int64_t wide = std::int64_t{512} * 2048 * 2;
+  CHECK(weights("query_proj", Phase::forward) == square);
+  CHECK(weights("attention", Phase::forward) == 0);
+  CHECK(weights("mlp down", Phase::forward) == wide);
+  // What is re-run is needed again for the gradients of the inputs.
+  constexpr std::int64_t attention_block = 2 * square + 2 * narrow;
+  CHECK(weights("mlp up", Phase::recompute) == attention_block + 2 * wide);
+  CHECK(weights("d mlp down input", Phase::backward) == attention_block + 3 * wide);
+  CHECK(weights("d mlp activation", Phase::backward) == attention_block + 2 * wide);
+  CHECK(weights("d attention", Phase::backward) == square + 2 * narrow);
+  CHECK(weights("d mlp down weight", Phase::backward) == 0);
+  const auto gradients = [&](const char* label) {
+    return held(simulation, HbmOwner::gradients, view.find(label, 2, Phase::backward)) -
+           held(simulation, HbmOwner::gradients, view.first_backward(2));
+  };
+  CHECK(gradients("d mlp down weight") == wide);
+  CHECK(gradients("d query_proj weight") == square);
+  CHECK(gradients("d attention") == 0);
+}
+
+// Without checkpoint the copies that forward kept are all taken out of their stacks when
+// the layer begins, and go one by one.
+TEST_CASE("A layer without checkpoint takes out all of its weights at its top") {
+  const Simulation simulation = run(scenario_from(text, {"precision.weights=fp32"}), "none");
+  const StepView view(simulation);
+  CHECK(held(simulation, HbmOwner::gathered_weights,
+             view.find("d mlp down input", 2, Phase::backward)) == 2 * layer_parameters);
+  CHECK(held(simulation, HbmOwner::gathered_weights,
+             view.find("d mlp activation", 2, Phase::backward)) ==
+        2 * layer_parameters - std::int64_t{512} * 2048 * 2);
+}
+
+// A kept tensor is a part of a stack and stays until its layer is done. Attention and
+// products read a copy of it, from the top of the layer to the last of them; kernels that
+// the compiler writes read it in place.
+TEST_CASE("Library calls read copies of kept tensors, which stay in their stacks") {
+  const auto at = [](const std::string& tensor, HbmOwner owner, const char* label) {
+    const std::string policy = "policies.kept={preset: full, tensors: {" + tensor + ": keep}}";
+    const Simulation kept = run(scenario_from(text, {policy}), "kept");
+    const Simulation plain = run(scenario_from(text), "remat");
+    const auto bytes = [&](const Simulation& simulation) {
+      return held(simulation, owner, StepView(simulation).find(label, 2, Phase::backward));
+    };
+    return bytes(kept) - bytes(plain);
+  };
+  CHECK(at("query_proj", HbmOwner::workspace, "d mlp activation") == query);
+  CHECK(at("query_proj", HbmOwner::workspace, "d attention") == query);
+  CHECK(at("query_proj", HbmOwner::workspace, "d query_proj weight") == 0);
+  CHECK(at("mlpwi_0", HbmOwner::workspace, "d mlp activation") == 0);
+  // Layers 1 and 2 are still there, the first one to the end of its backward.
+  CHECK(at("query_proj", HbmOwner::saved_activations, "d attention") == 2 * query);
+  CHECK(at("query_proj", HbmOwner::saved_activations, "d query_proj weight") == 2 * query);
 }
