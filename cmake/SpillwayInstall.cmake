@@ -11,7 +11,8 @@ foreach(folder IN ITEMS
     workloads/catalog
     workloads/frameworks
     workloads/scenarios
-    results/reference)
+    results/reference
+    results/trace_formats)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}/" DESTINATION "share/spillway/${folder}")
 endforeach()
 

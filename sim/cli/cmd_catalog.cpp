@@ -1,5 +1,6 @@
 // Looking things up: `catalog` and `fields`.
 #include "results/text_table.hpp"
+#include "results/trace_format.hpp"
 #include "results/write.hpp"
 #include "sim/cli/commands.hpp"
 #include "sim/cli/options.hpp"
@@ -94,6 +95,21 @@ std::string framework_text(const FrameworkSpec& framework) {
   return fmt::format("framework {}: {}\n\n", framework.name, framework.title) + table.render("  ");
 }
 
+std::string trace_format_text(const TraceFormat& format) {
+  TextTable table;
+  table.last_column_left = true;
+  table.add({"class", "events, the first match decides"});
+  table.add_rule();
+  for (const TraceRule& rule : format.rules) {
+    table.add({activity_class_name(rule.kind), fmt::format("{}", fmt::join(rule.patterns, "  "))});
+  }
+  return fmt::format("trace_format {}: {}\n  a step begins with '{}' of process '{}'\n"
+                     "  device tracks are '{}' of process '{}'\n\n",
+                     format.name, format.title, format.step_event, format.step_process,
+                     format.device_track, format.device_process) +
+         table.render("  ") + fmt::format("\n  source: {}\n", format.source);
+}
+
 std::string entry_text(const Catalog& catalog, const std::string& name) {
   std::vector<std::string> all;
   for (std::size_t k = 0; k < catalog_kind_count; ++k) {
@@ -112,6 +128,9 @@ std::string entry_text(const Catalog& catalog, const std::string& name) {
       text = hardware_text(read_device(node, catalog.table_folder(), diagnostics));
       break;
     case CatalogKind::framework: text = framework_text(read_framework(node, diagnostics)); break;
+    case CatalogKind::trace_format:
+      text = trace_format_text(read_trace_format(node, diagnostics));
+      break;
     case CatalogKind::scenario: {
       const Scenario scenario = read_scenario(catalog, node, name);
       text = fmt::format("scenario {}: {}\n  model {}, hardware {}, {} GPUs, framework {}\n", name,

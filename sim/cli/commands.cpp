@@ -16,7 +16,8 @@ const std::array<Command, 6> table{{
     {"explain", "SCENARIO", "say what a step waits for, and what held the memory peak",
      run_explain},
     {"validate", "", "compare predictions with published measurements", run_validate},
-    {"catalog", "[NAME]", "list models, hardware, frameworks and scenarios, or show one's sources",
+    {"catalog", "[NAME]",
+     "list models, hardware, frameworks, scenarios and trace formats, or show one's sources",
      run_catalog},
     {"fields", "", "list the fields of a result, with units", run_fields},
 }};

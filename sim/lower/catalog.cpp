@@ -18,6 +18,7 @@ constexpr std::array<KindInfo, catalog_kind_count> kind_info{{
     {"hardware", "hw_models/catalog"},
     {"framework", "workloads/frameworks"},
     {"scenario", "workloads/scenarios"},
+    {"trace_format", "results/trace_formats"},
 }};
 const KindInfo& info(CatalogKind kind) {
   return kind_info[static_cast<std::size_t>(kind)];

@@ -1,4 +1,4 @@
-// Where models, hardware, frameworks and scenarios are found by name.
+// Where models, hardware, frameworks, scenarios and trace formats are found by name.
 #pragma once
 
 #include "sim/base/yaml.hpp"
@@ -9,8 +9,8 @@
 
 namespace spillway {
 
-enum class CatalogKind : std::uint8_t { model, hardware, framework, scenario };
-inline constexpr std::size_t catalog_kind_count = 4;
+enum class CatalogKind : std::uint8_t { model, hardware, framework, scenario, trace_format };
+inline constexpr std::size_t catalog_kind_count = 5;
 [[nodiscard]] const char* catalog_kind_name(CatalogKind kind);
 
 class Catalog {

@@ -318,12 +318,12 @@ TEST_CASE("validate refuses two cases of one name") {
 
 // ---- catalog and fields ----
 
-TEST_CASE("catalog lists every file of the four folders") {
+TEST_CASE("catalog lists every file of its folders") {
   const ProgramResult result = ask({"catalog"});
   CHECK(result.exit_code == 0);
   std::size_t files = 0;
-  for (const char* folder :
-       {"workloads/catalog", "hw_models/catalog", "workloads/frameworks", "workloads/scenarios"}) {
+  for (const char* folder : {"workloads/catalog", "hw_models/catalog", "workloads/frameworks",
+                             "workloads/scenarios", "results/trace_formats"}) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       INFO(entry.path().string());
       CHECK(contains(result.out, "\n  " + entry.path().stem().string() + " "));
@@ -357,6 +357,10 @@ TEST_CASE("catalog shows one entry of each kind with its sources") {
   CHECK(contains(framework, "norm_forward"));
   // A source is what one can look up, not its short name in the file.
   CHECK(contains(framework, "measured training steps"));
+  const std::string format = shown("jax");
+  CHECK(format.starts_with("trace_format jax: JAX profiler"));
+  CHECK(contains(format, "\n  matmul "));
+  CHECK(contains(format, "\n  source: ten traces"));
   const std::string scenario = shown(gb200);
   CHECK(scenario.starts_with("scenario deepseek-v3-gb200: "));
   CHECK(contains(scenario, "\n  policy offload\n"));

@@ -477,6 +477,7 @@ TEST_CASE("Every kind of catalogue entry has a name") {
   CHECK(std::string(catalog_kind_name(CatalogKind::hardware)) == "hardware");
   CHECK(std::string(catalog_kind_name(CatalogKind::framework)) == "framework");
   CHECK(std::string(catalog_kind_name(CatalogKind::scenario)) == "scenario");
+  CHECK(std::string(catalog_kind_name(CatalogKind::trace_format)) == "trace_format");
 }
 
 // ---- --set ----

@@ -1,0 +1,260 @@
+#include "results/trace_format.hpp"
+
+#include <fmt/format.h>
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+#include <tuple>
+
+namespace spillway {
+namespace {
+
+bool matches(const std::string& pattern, const std::string& name) {
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+TraceRule read_rule(const YamlNode& node, Diagnostics& diagnostics) {
+  static const std::array<std::string, activity_class_count - 1> names{
+      "matmul", "attention_forward", "attention_backward", "memory", "store", "reload"};
+  static const std::array<ActivityClass, names.size()> kinds{ActivityClass::matmul,
+                                                             ActivityClass::attention_forward,
+                                                             ActivityClass::attention_backward,
+                                                             ActivityClass::memory,
+                                                             ActivityClass::store,
+                                                             ActivityClass::reload};
+  static const std::array<std::string, 2> doers{"engine", "kernel"};
+  MapReader in(node, "class of events", diagnostics);
+  TraceRule rule;
+  rule.kind = kinds[in.choice("class", names)];
+  rule.patterns = in.text_list_or_empty("events");
+  if (rule.patterns.empty()) {
+    in.error("events", "'events' must be a list of patterns");
+  }
+  if (in.has("by")) {
+    rule.by_kernel = in.choice("by", doers) == 1;
+    if (!is_copy(rule.kind)) {
+      in.error("by", "'by' goes with class store or reload");
+    }
+  }
+  rule.counted = in.boolean_or("counted", true);
+  in.finish();
+  return rule;
+}
+
+// "size:1024 kind:x" with after "size:" is 1024.
+std::optional<Bytes> size_of(const TraceFormat& format, const TraceEvent& event) {
+  const auto argument = event.arguments.find(format.size_argument);
+  if (argument == event.arguments.end()) {
+    return std::nullopt;
+  }
+  const std::string& text = argument->second;
+  const std::size_t at = text.find(format.size_after);
+  if (at == std::string::npos) {
+    return std::nullopt;
+  }
+  constexpr std::int64_t most = 1'000'000'000'000'000; // no GPU has a petabyte
+  const char* const end = text.data() + text.size();
+  std::int64_t bytes = -1;
+  const char* const rest =
+      std::from_chars(text.data() + at + format.size_after.size(), end, bytes).ptr;
+  const bool whole = rest == end || *rest == ' ' || *rest == ','; // "1e+20" and "1.5" are not
+  return !whole || bytes < 0 || bytes > most ? std::nullopt : std::optional(Bytes{bytes});
+}
+
+Activity activity_of(const TraceFormat& format, const TraceEvent& event) {
+  Activity activity;
+  activity.name = event.name;
+  activity.start = event.start;
+  activity.end = event.end;
+  for (const TraceRule& rule : format.rules) {
+    if (std::any_of(rule.patterns.begin(), rule.patterns.end(),
+                    [&](const std::string& pattern) { return matches(pattern, event.name); })) {
+      activity.kind = rule.kind;
+      activity.by_kernel = rule.by_kernel;
+      activity.counted = rule.counted;
+      break;
+    }
+  }
+  if (is_copy(activity.kind)) {
+    activity.bytes = size_of(format, event);
+  }
+  return activity;
+}
+
+std::vector<std::string> process_names(const RawTrace& trace) {
+  std::set<std::string> names;
+  for (const TraceTrack& track : trace.tracks) {
+    names.insert(track.process);
+  }
+  return {names.begin(), names.end()};
+}
+
+// The first device by name, "GPU:2" before "GPU:10"; empty when there is none.
+std::string device_of(const RawTrace& trace, const TraceFormat& format) {
+  std::vector<std::string> devices = process_names(trace);
+  std::erase_if(devices,
+                [&](const std::string& name) { return !matches(format.device_process, name); });
+  const auto shorter = [](const std::string& a, const std::string& b) {
+    return std::tuple(a.size(), a) < std::tuple(b.size(), b);
+  };
+  const auto first = std::min_element(devices.begin(), devices.end(), shorter);
+  return first == devices.end() ? "" : *first;
+}
+
+// Events of the tracks that `is_ours` takes, by start.
+template <class IsOurs>
+std::vector<const TraceEvent*> events_of(const RawTrace& trace, const IsOurs& is_ours) {
+  std::vector<const TraceEvent*> events;
+  for (const TraceEvent& event : trace.events) {
+    if (is_ours(trace.tracks[event.track], event)) {
+      events.push_back(&event);
+    }
+  }
+  std::stable_sort(events.begin(), events.end(),
+                   [](const TraceEvent* a, const TraceEvent* b) { return a->start < b->start; });
+  return events;
+}
+
+const TraceFormat& format_of(const RawTrace& trace, const std::vector<TraceFormat>& formats) {
+  std::vector<const TraceFormat*> fitting;
+  std::string patterns;
+  std::string names;
+  for (const TraceFormat& format : formats) {
+    patterns += fmt::format("{}'{}' ({})", patterns.empty() ? "" : ", ", format.device_process,
+                            format.name);
+    if (!device_of(trace, format).empty()) {
+      fitting.push_back(&format);
+      names += (names.empty() ? "" : ", ") + format.name;
+    }
+  }
+  if (fitting.empty()) {
+    throw InputError(
+        fmt::format("'{}' has no process of a GPU, which is named {}", trace.file, patterns),
+        fmt::format("its processes: {}", fmt::join(process_names(trace), ", ")));
+  }
+  if (fitting.size() > 1) {
+    throw InputError(fmt::format("'{}' could be of trace formats {}", trace.file, names),
+                     "--trace-format says which");
+  }
+  return *fitting.front();
+}
+
+DeviceTrace split_into_steps(const RawTrace& trace, const TraceFormat& format) {
+  DeviceTrace device{trace.file, format.name, device_of(trace, format), {}};
+  const auto events = events_of(trace, [&](const TraceTrack& track, const TraceEvent&) {
+    return track.process == device.device && matches(format.device_track, track.name);
+  });
+  const auto marks = events_of(trace, [&](const TraceTrack& track, const TraceEvent& event) {
+    return matches(format.step_process, track.process) && matches(format.step_event, event.name);
+  });
+  auto event = events.begin();
+  SimTime busy_until{0};
+  std::vector<Activity> step; // since the last mark; what comes before the first is no step
+  bool in_step = false;
+  const auto end_step = [&] {
+    if (in_step && !step.empty()) {
+      device.steps.push_back(std::move(step));
+    }
+    step.clear();
+  };
+  for (const TraceEvent* mark : marks) {
+    for (; event != events.end() && (*event)->start < mark->start; ++event) {
+      step.push_back(activity_of(format, **event));
+      busy_until = std::max(busy_until, (*event)->end);
+    }
+    if (busy_until > mark->start) {
+      throw InputError(fmt::format("'{}': the host calls '{}' while {} still runs what came before",
+                                   trace.file, mark->name, device.device),
+                       "steps are told apart where the host waits for each of them");
+    }
+    end_step();
+    in_step = true;
+  }
+  for (; event != events.end(); ++event) {
+    step.push_back(activity_of(format, **event));
+  }
+  end_step();
+  if (device.steps.empty()) {
+    throw InputError(
+        fmt::format("'{}' has no steps: nothing on {} tracks '{}' follows an event '{}' of process "
+                    "'{}'",
+                    trace.file, device.device, format.device_track, format.step_event,
+                    format.step_process),
+        fmt::format("as trace format {} has it", format.name));
+  }
+  return device;
+}
+
+} // namespace
+
+TraceFormat read_trace_format(const YamlNode& node, Diagnostics& diagnostics) {
+  static const std::array<std::string, 1> file_kinds{"trace_format"};
+  static const std::array<std::string, 1> containers{"chrome_json"};
+  MapReader in(node, "trace_format", diagnostics);
+  TraceFormat format;
+  static_cast<void>(in.choice("kind", file_kinds));
+  format.name = in.text("name");
+  format.title = in.text_or("title", format.name);
+  format.source = in.text("source");
+  format.container = static_cast<TraceContainer>(in.choice("container", containers));
+  if (const YamlNode* child = in.required_child("device")) {
+    MapReader device(*child, "device", diagnostics);
+    format.device_process = device.text("process");
+    format.device_track = device.text_or("track", "*");
+    device.finish();
+  }
+  if (const YamlNode* child = in.required_child("step")) {
+    MapReader step(*child, "step", diagnostics);
+    format.step_process = step.text("process");
+    format.step_event = step.text("event");
+    step.finish();
+  }
+  if (const YamlNode* child = in.child("copy_size")) {
+    MapReader size(*child, "copy_size", diagnostics);
+    format.size_argument = size.text("argument");
+    format.size_after = size.text_or("after", "");
+    size.finish();
+  }
+  if (const YamlNode* classes = in.required_child("classes")) {
+    for (const YamlNode& item : classes->items) {
+      format.rules.push_back(read_rule(item, diagnostics));
+    }
+    if (!classes->is_sequence() || classes->items.empty()) {
+      in.error("classes", "'classes' must be a list of {class, events}");
+    }
+  }
+  in.finish();
+  return format;
+}
+
+std::vector<TraceFormat> load_trace_formats(const Catalog& catalog, const std::string& name) {
+  std::vector<TraceFormat> formats;
+  Diagnostics diagnostics;
+  for (const std::string& one :
+       name.empty() ? catalog.names(CatalogKind::trace_format) : std::vector<std::string>{name}) {
+    formats.push_back(read_trace_format(
+        catalog.load_file(CatalogKind::trace_format, catalog.find(CatalogKind::trace_format, one)),
+        diagnostics));
+  }
+  diagnostics.throw_if_any();
+  return formats;
+}
+
+DeviceTrace load_device_trace(const std::filesystem::path& path,
+                              const std::vector<TraceFormat>& formats) {
+  // All formats of one container are told apart in one reading of the file.
+  std::vector<std::string> arguments;
+  arguments.reserve(formats.size());
+  for (const TraceFormat& format : formats) {
+    arguments.push_back(format.size_argument);
+  }
+  const RawTrace trace = read_trace(
+      path, formats.empty() ? TraceContainer::chrome_json : formats.front().container, arguments);
+  return split_into_steps(trace, format_of(trace, formats));
+}
+
+} // namespace spillway
