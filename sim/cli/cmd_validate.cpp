@@ -1,31 +1,46 @@
 #include "results/profiles.hpp"
+#include "results/trace_compare.hpp"
 #include "results/validation.hpp"
 #include "results/write.hpp"
 #include "sim/cli/commands.hpp"
 #include "sim/cli/options.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
 namespace spillway {
 namespace {
 
-ExitCode validate_profiles(const Catalog& catalog, const CommonOptions& options) {
+struct Measured {
+  std::vector<ProfileRecord> records;
+  Device device;
+  FrameworkSpec framework;
+};
+
+Measured load_measured(const Catalog& catalog, const CommonOptions& options) {
   if (options.hardware.empty()) {
     throw InputError("--profiles needs --hardware: what the steps were measured on",
                      suggestion("", catalog.names(CatalogKind::hardware)));
   }
-  const std::vector<ProfileRecord> records = load_profiles(options.profiles);
+  Measured measured;
+  measured.records = load_profiles(options.profiles);
   Diagnostics diagnostics;
-  const Device device =
+  measured.device =
       read_device(catalog.load_file(CatalogKind::hardware,
                                     catalog.find(CatalogKind::hardware, options.hardware)),
                   catalog.table_folder(), diagnostics);
-  const FrameworkSpec framework = read_framework(
+  measured.framework = read_framework(
       catalog.load_file(CatalogKind::framework,
                         catalog.find(CatalogKind::framework,
                                      options.framework.empty() ? "jax-scan" : options.framework)),
       diagnostics);
   diagnostics.throw_if_any();
+  return measured;
+}
+
+ExitCode validate_profiles(const Catalog& catalog, const CommonOptions& options) {
+  const auto [records, device, framework] = load_measured(catalog, options);
   const std::vector<ProfileResult> results = check_profiles(records, device, framework);
   if (!options.json.empty()) {
     write_output(options.json, profiles_json(results));
@@ -34,6 +49,48 @@ ExitCode validate_profiles(const Catalog& catalog, const CommonOptions& options)
     write_output("-", profiles_text(results, policy_order(records, results, 1.5)));
   }
   return std::all_of(results.begin(), results.end(), passes) ? ExitCode::done : ExitCode::no;
+}
+
+ExitCode compare_one_with_trace(const Catalog& catalog, const CommonOptions& options) {
+  const auto [records, device, framework] = load_measured(catalog, options);
+  const ProfileRecord& record = chosen_record(records, options.record);
+  const DeviceTrace trace =
+      load_device_trace(options.against, load_trace_formats(catalog, options.trace_format));
+  const TraceComparison comparison =
+      compare_with_trace(record, device, framework, trace, chosen_step(trace, options.step));
+  if (!options.json.empty()) {
+    write_output(options.json, trace_comparison_json(comparison));
+  }
+  if (options.prints_text()) {
+    write_output("-", trace_comparison_text(comparison));
+  }
+  return ExitCode::done;
+}
+
+// Options that mean nothing without another one.
+void check_combinations(const CommonOptions& options) {
+  struct Dependence {
+    const char* option;
+    bool given;
+    const char* needs;
+    bool there;
+  };
+  const bool profiles = !options.profiles.empty();
+  const bool against = !options.against.empty();
+  for (const Dependence& one :
+       {Dependence{"--hardware", !options.hardware.empty(), "--profiles", profiles},
+        {"--framework", !options.framework.empty(), "--profiles", profiles},
+        {"--against", against, "--profiles", profiles},
+        {"--record", !options.record.empty(), "--against", against},
+        {"--step", options.step.has_value(), "--against", against},
+        {"--trace-format", !options.trace_format.empty(), "--against", against}}) {
+    if (one.given && !one.there) {
+      throw InputError(fmt::format("{} goes with {}", one.option, one.needs));
+    }
+  }
+  if (profiles && !options.cases.empty()) {
+    throw InputError("--profiles and --cases are two runs");
+  }
 }
 
 } // namespace
@@ -45,17 +102,10 @@ ExitCode run_validate(const std::vector<std::string>& arguments) {
   }
   const std::vector<std::filesystem::path> roots = data_roots(options.catalog);
   const Catalog catalog(roots);
-  if (options.profiles.empty() && !options.hardware.empty()) {
-    throw InputError("--hardware goes with --profiles");
-  }
-  if (options.profiles.empty() && !options.framework.empty()) {
-    throw InputError("--framework goes with --profiles");
-  }
-  if (!options.profiles.empty() && !options.cases.empty()) {
-    throw InputError("--profiles and --cases are two runs");
-  }
+  check_combinations(options);
   if (!options.profiles.empty()) {
-    return validate_profiles(catalog, options);
+    return options.against.empty() ? validate_profiles(catalog, options)
+                                   : compare_one_with_trace(catalog, options);
   }
   const std::filesystem::path folder = options.cases.empty()
                                            ? roots.back() / "results" / "reference"

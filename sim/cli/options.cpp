@@ -56,6 +56,17 @@ po::options_description describe(const OptionSet& set, CommonOptions& out) {
         "what the profiles were measured on");
     add("framework", po::value(&out.framework)->value_name("NAME"),
         "what ran the profiles (default: jax-scan)");
+    add("against", po::value(&out.against)->value_name("TRACE"),
+        "compare one record with this trace of a profiler (JSON, plain or gzip), class by class; "
+        "without a tolerance, so the exit status is 0");
+    add("record", po::value(&out.record)->value_name("ID"),
+        "which record the trace is of (default: the only one)");
+    add("step", po::value<std::int64_t>()->value_name("N")->notifier([&out](std::int64_t step) {
+      out.step = step;
+    }),
+        "which step of the trace, from 1 (default: the last)");
+    add("trace-format", po::value(&out.trace_format)->value_name("NAME"),
+        "what wrote the trace (default: the format whose device it has)");
   }
   return options;
 }

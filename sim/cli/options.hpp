@@ -20,6 +20,8 @@ struct CommonOptions {
   std::string base;
   std::string cases;
   std::string profiles, hardware, framework;
+  std::string against, record, trace_format; // of validate --profiles
+  std::optional<std::int64_t> step;
   std::string catalog;
   std::int64_t top = 15;
   std::int64_t jobs = 0; // 0: one thread per processor

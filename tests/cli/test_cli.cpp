@@ -30,7 +30,8 @@ const std::map<std::string, std::vector<std::string>> options_of{
       "--csv", "--axis", "--base"}},
     {"explain", {"--help", "--catalog", "--set", "--policy", "--quiet", "--json", "--top"}},
     {"validate",
-     {"--help", "--catalog", "--json", "--cases", "--profiles", "--hardware", "--framework"}},
+     {"--help", "--catalog", "--json", "--cases", "--profiles", "--hardware", "--framework",
+      "--against", "--record", "--step", "--trace-format"}},
     {"catalog", {"--help", "--catalog"}},
     {"fields", {"--help", "--catalog"}}};
 
