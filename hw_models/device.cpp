@@ -108,9 +108,24 @@ constexpr RealRange positive{0.0, 1e30, true};
 constexpr RealRange not_negative{0.0, 1e30};
 constexpr RealRange share{0.0, 1.5, true};
 
+// A table named by its file, or written out in place. A bare name is looked up in
+// `folder`, a path is relative to the file that says it.
+std::shared_ptr<const KernelTable> read_table(const YamlNode& item,
+                                              const std::filesystem::path& folder,
+                                              Diagnostics& diagnostics) {
+  if (item.is_map()) {
+    return std::make_shared<KernelTable>(KernelTable::read(item, diagnostics));
+  }
+  const bool is_path = item.text.find('/') != std::string::npos && item.place.source;
+  const std::filesystem::path from =
+      is_path ? std::filesystem::path(item.place.source->name).parent_path() : folder;
+  return std::make_shared<KernelTable>(KernelTable::read(load_yaml(from / item.text), diagnostics));
+}
+
 void read_tables(const YamlNode& node, const std::filesystem::path& folder, Device& device,
                  Diagnostics& diagnostics) {
   static const std::array<std::string, 3> ops{"matmul", "grouped_matmul", "attention"};
+  static const YamlNode nothing;
   MapReader in(node, "kernels", diagnostics);
   for (std::size_t op = 0; op < ops.size(); ++op) {
     const YamlNode* types = in.required_child(ops[op]);
@@ -118,17 +133,25 @@ void read_tables(const YamlNode& node, const std::filesystem::path& folder, Devi
       continue;
     }
     MapReader by_type(*types, ops[op], diagnostics);
-    const std::vector<std::string> files = by_type.text_list_or_empty("bf16");
+    const YamlNode* given = by_type.child("bf16");
+    const YamlNode& list = given == nullptr ? nothing : *given;
     by_type.finish();
-    if (files.empty()) {
-      by_type.error("bf16", fmt::format("'{}' needs at least one table under 'bf16'", ops[op]));
+    if (list.items.empty()) {
+      by_type.error("bf16",
+                    fmt::format("'{}' needs a list of at least one table under 'bf16'", ops[op]));
     }
-    for (const std::string& file : files) {
-      auto table =
-          std::make_shared<KernelTable>(KernelTable::read(load_yaml(folder / file), diagnostics));
+    for (const YamlNode& item : list.items) {
+      if (!item.is_map() && (!item.is_scalar() || item.text.empty())) {
+        diagnostics.add(item.place, "a table must be a file name or a map of kind kernel_table");
+        continue;
+      }
+      const std::size_t mistakes = diagnostics.count();
+      std::shared_ptr<const KernelTable> table = read_table(item, folder, diagnostics);
       const auto found = static_cast<std::size_t>(table->op);
-      if (found != op || table->type != DataType::bf16) {
-        by_type.error("bf16", fmt::format("'{}' is not a table of bf16 {}", file, ops[op]));
+      if (diagnostics.count() == mistakes && (found != op || table->type != DataType::bf16)) {
+        diagnostics.add(item.place,
+                        fmt::format("{} is not a table of bf16 {}",
+                                    item.is_map() ? "this" : "'" + item.text + "'", ops[op]));
       }
       device.tables.push_back(std::move(table));
     }

@@ -85,7 +85,9 @@ struct Device {
   [[nodiscard]] std::vector<const Coefficient*> coefficients() const;
 };
 
-// Reads a `kind: hardware` map; kernel tables are looked up in `table_folder`.
+// Reads a `kind: hardware` map. A kernel table is a map of kind kernel_table or the
+// file of one: a bare name is looked up in `table_folder`, a path ("./own.yaml") is
+// relative to the file that says it.
 [[nodiscard]] Device read_device(const YamlNode& node, const std::filesystem::path& table_folder,
                                  Diagnostics& diagnostics);
 

@@ -1,6 +1,7 @@
 #include "hw_models/device.hpp"
 #include "sim/lower/catalog.hpp"
 #include "tests/support/reports.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 
@@ -365,10 +366,105 @@ TEST_CASE("Unknown and missing keys of a hardware file are reported") {
   CHECK(report_text(diagnostics).find("missing key 'context' in 'gpu'") != std::string::npos);
 }
 
+TEST_CASE("A file lays low, high or note over a coefficient of the file that it extends") {
+  YamlNode base = changed({"sources.mine={title: Mine}"});
+  remove(entry_of(base, "gpu"), "hbm_rate");
+  set_path(base, "gpu.hbm_rate={value: 5 TB/s, low: 4 TB/s, high: 6 TB/s, kind: measured, source: "
+                 "mine, note: why}");
+  const auto rate_with = [&](const std::string& over) {
+    YamlNode node = base;
+    merge_over(node, parse_yaml("gpu: {hbm_rate: " + over + "}", "over.yaml"));
+    Diagnostics diagnostics;
+    const Device device = read(node, diagnostics);
+    return std::pair(device.hbm_rate, report_text(diagnostics));
+  };
+  const auto [wider, nothing] = rate_with("{low: 3 TB/s, note: seen in steps}");
+  CHECK(nothing == "");
+  CHECK(wider.value == 5e12);
+  CHECK(wider.low == 3e12);
+  CHECK(wider.high == 6e12);
+  CHECK(wider.kind == "measured");
+  CHECK(wider.source == "Mine");
+  CHECK(rate_with("{value: 5.5 TB/s}").first.value == 5.5e12);
+  CHECK(rate_with("{value: 7 TB/s}").second.find("'hbm_rate' must have low <= value <= high") !=
+        std::string::npos); // a value outside of the range that was measured
+}
+
 TEST_CASE("Each kind of product needs a table, and a table must exist") {
-  CHECK(complaints({"gpu.kernels.matmul.bf16=[]"}) ==
-        "'matmul' needs at least one table under 'bf16'");
+  for (const char* none : {"[]", "own.yaml", "{kind: kernel_table}", "~"}) {
+    CHECK(complaints({std::string("gpu.kernels.matmul.bf16=") + none}) ==
+          "'matmul' needs a list of at least one table under 'bf16'");
+  }
   CHECK_THROWS_AS(complaints({"gpu.kernels.matmul.bf16=[nowhere.yaml]"}), InputError);
+}
+
+const std::string inline_table = "kind: kernel_table\nop: matmul\ndtype: bf16\nstage: any\n"
+                                 "device: \"Own\"\nprovenance: measured\nsource: {title: Mine}\n"
+                                 "columns: [m, n, k, us]\nrows: |\n  512 512 512 20\n";
+
+// The matrix tables of the first committed file, replaced by what `list` says in a file
+// of this name.
+Device with_tables(const std::string& list, const std::string& name, Diagnostics& diagnostics) {
+  YamlNode node = changed({});
+  merge_over(node, parse_yaml("gpu:\n  kernels:\n    matmul:\n      bf16:\n" + list, name));
+  return read(node, diagnostics);
+}
+
+std::string indented(const std::string& text, const std::string& indent) {
+  std::string all;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin) + 1;
+    all += indent + text.substr(begin, end - begin);
+    begin = end;
+  }
+  return all;
+}
+
+TEST_CASE("A table may stand in the hardware file itself") {
+  Diagnostics diagnostics;
+  const std::string lines = indented(inline_table, "          ");
+  const Device device = with_tables("        - " + lines.substr(10), "own.yaml", diagnostics);
+  CHECK(report_text(diagnostics) == "");
+  CHECK(device.tables.front()->device == "Own");
+  CHECK(device.tables.front()->source == "Mine");
+  Work work;
+  work.kind = WorkKind::matmul;
+  work.m = work.n = work.k = 512;
+  CHECK(device.tables.front()->rate(work).rate == doctest::Approx(2.0 * 512 * 512 * 512 / 20e-6));
+}
+
+TEST_CASE("A table named by a path is relative to the file that says it") {
+  const TemporaryFolder folder;
+  static_cast<void>(folder.write("tables/one.yaml", inline_table));
+  static_cast<void>(folder.write("beside.yaml", inline_table));
+  for (const char* name : {"tables/one.yaml", "./tables/one.yaml", "./beside.yaml"}) {
+    Diagnostics diagnostics;
+    const Device device =
+        with_tables(std::string("        - ") + name, folder.path("hardware.yaml"), diagnostics);
+    CHECK(report_text(diagnostics) == "");
+    CHECK(device.tables.front()->device == "Own");
+  }
+  // A bare name means a committed table, whatever lies beside the file.
+  Diagnostics diagnostics;
+  CHECK_THROWS_AS(static_cast<void>(with_tables("        - beside.yaml",
+                                                folder.path("hardware.yaml"), diagnostics)),
+                  InputError);
+  // --set stands in no file: its paths start where the program runs.
+  CHECK(complaints({"gpu.kernels.matmul.bf16=[" + folder.path("beside.yaml") + "]"}) == "");
+  const std::string committed = catalog().table_folder().string();
+  const YamlNode file = changed({});
+  const YamlNode* kernels = file.find("gpu")->find("kernels");
+  const std::string table = kernels->find("matmul")->find("bf16")->items.front().text;
+  CHECK(complaints({"gpu.kernels.matmul.bf16=[" + committed + "/" + table + "]"}) == "");
+}
+
+TEST_CASE("What is neither a table's file nor a table is reported") {
+  const std::string wrong = "a table must be a file name or a map of kind kernel_table";
+  CHECK(complaints({"gpu.kernels.matmul.bf16=[[a]]"}) == wrong);
+  CHECK(complaints({"gpu.kernels.matmul.bf16=['', ~]"}) == wrong + "\n" + wrong);
+  const std::string mistakes = complaints({"gpu.kernels.matmul.bf16=[{kind: kernel_tabel}]"});
+  CHECK(mistakes.find("unknown value 'kernel_tabel' for 'kind'") != std::string::npos);
+  CHECK(mistakes.find("is not a table of") == std::string::npos); // one mistake, one message
 }
 
 // Else a table in the wrong list is quietly used, or never.
@@ -377,7 +473,13 @@ TEST_CASE("A table listed under another kind of product is refused") {
   const YamlNode file = changed({});
   const YamlNode* kernels = file.find("gpu")->find("kernels");
   const std::string attention = kernels->find("attention")->find("bf16")->items.front().text;
-  CHECK(complaints({"gpu.kernels.matmul.bf16=[" + attention + "]"}) != "");
+  CHECK(complaints({"gpu.kernels.matmul.bf16=[" + attention + "]"}) ==
+        "'" + attention + "' is not a table of bf16 matmul");
+  const std::string own = "{kind: kernel_table, op: matmul, dtype: fp8, stage: any, device: d, "
+                          "provenance: measured, source: {title: t}, columns: [m, n, k, us], "
+                          "rows: '1 1 1 1'}";
+  CHECK(complaints({"gpu.kernels.matmul.bf16=[" + own + "]"}) ==
+        "this is not a table of bf16 matmul");
 }
 
 TEST_CASE("Coefficients are shown in their own unit") {
