@@ -14,7 +14,7 @@ const std::array<std::string, 3> op_names{"matmul", "grouped_matmul", "attention
 const std::array<std::string, 5> stage_names{"forward", "dgrad", "wgrad", "backward", "any"};
 const std::array<std::string, 3> type_names{"fp32", "bf16", "fp8"};
 
-const std::array<std::vector<std::string>, 3> columns_of{{
+const std::array<std::vector<std::string>, 3> column_names{{
     {"m", "n", "k", "us"},
     {"groups", "m", "n", "k", "us"},
     {"batch", "heads", "kv_heads", "seq", "qk_dim", "v_dim", "us"},
@@ -78,6 +78,14 @@ std::int64_t head_shape(const Work& work) {
 
 } // namespace
 
+const std::string& KernelTable::name_of(Op op) {
+  return op_names[static_cast<std::size_t>(op)];
+}
+
+const std::vector<std::string>& KernelTable::columns_of(Op op) {
+  return column_names[static_cast<std::size_t>(op)];
+}
+
 KernelTable::Point KernelTable::point_of(const Work& work) {
   const auto log_of = [](std::int64_t value) { return std::log(static_cast<double>(value)); };
   if (work.kind == WorkKind::attention) {
@@ -124,7 +132,7 @@ KernelTable KernelTable::read(const YamlNode& node, Diagnostics& diagnostics) {
     static_cast<void>(map.text("note"));
     map.finish();
   }
-  const std::vector<std::string>& columns = columns_of[static_cast<std::size_t>(table.op)];
+  const std::vector<std::string>& columns = columns_of(table.op);
   if (in.text_list_or_empty("columns") != columns) {
     std::string expected;
     for (const std::string& column : columns) {

@@ -29,6 +29,10 @@ class KernelTable {
 public:
   enum class Op : std::uint8_t { matmul, grouped_matmul, attention };
 
+  // As a table file calls them; the last column is a time in us.
+  [[nodiscard]] static const std::string& name_of(Op op);
+  [[nodiscard]] static const std::vector<std::string>& columns_of(Op op);
+
   // Reads a `kind: kernel_table` file.
   static KernelTable read(const YamlNode& node, Diagnostics& diagnostics);
 

@@ -124,6 +124,56 @@ void write_all(std::FILE* file, const std::string& text, const std::string& path
   }
 }
 
+// A file that is complete but has not got its name yet.
+struct PartFile {
+  std::string path;
+  std::string part; // == path for devices and pipes: there is nothing to replace
+
+  void rename() const {
+    std::error_code status;
+    if (part != path) {
+      std::filesystem::rename(part, path, status);
+    }
+    if (status) {
+      cannot_write(path, status.value());
+    }
+  }
+  void discard() const {
+    std::error_code ignored;
+    if (part != path) {
+      std::filesystem::remove(part, ignored);
+    }
+  }
+};
+
+PartFile write_beside(const OutputFile& output) {
+  namespace fs = std::filesystem;
+  const std::string& path = output.path;
+  std::error_code status;
+  if (fs::is_directory(path, status)) {
+    throw InputError(fmt::format("cannot write '{}': it is a directory", path));
+  }
+  const bool in_place = fs::exists(path, status) && !fs::is_regular_file(path, status);
+  PartFile part{path, in_place ? path : fmt::format("{}.{}.part", path, ::getpid())};
+  std::FILE* file = std::fopen(part.part.c_str(), "wb");
+  if (file == nullptr) {
+    cannot_write(path, errno);
+  }
+  try {
+    write_all(file, output.text, path);
+  } catch (...) {
+    std::fclose(file);
+    part.discard();
+    throw;
+  }
+  if (std::fclose(file) != 0) {
+    const int error = errno;
+    part.discard();
+    cannot_write(path, error);
+  }
+  return part;
+}
+
 } // namespace
 
 std::string run_json(const RunResult& result) {
@@ -175,41 +225,23 @@ void write_output(const std::string& path, const std::string& text) {
     write_all(stdout, text, "standard output");
     return;
   }
-  namespace fs = std::filesystem;
-  std::error_code status;
-  if (fs::is_directory(path, status)) {
-    throw InputError(fmt::format("cannot write '{}': it is a directory", path));
-  }
-  // Devices and pipes are written in place; there is nothing to replace.
-  const bool in_place = fs::exists(path, status) && !fs::is_regular_file(path, status);
-  const std::string part = in_place ? path : fmt::format("{}.{}.part", path, ::getpid());
-  std::FILE* file = std::fopen(part.c_str(), "wb");
-  if (file == nullptr) {
-    cannot_write(path, errno);
-  }
+  write_outputs({{path, text}});
+}
+
+void write_outputs(const std::vector<OutputFile>& files) {
+  std::vector<PartFile> parts;
   try {
-    write_all(file, text, path);
+    for (const OutputFile& file : files) {
+      parts.push_back(write_beside(file));
+    }
+    for (const PartFile& part : parts) {
+      part.rename();
+    }
   } catch (...) {
-    std::fclose(file);
-    if (!in_place) {
-      fs::remove(part, status);
+    for (const PartFile& part : parts) {
+      part.discard();
     }
     throw;
-  }
-  if (std::fclose(file) != 0) {
-    const int error = errno;
-    if (!in_place) {
-      fs::remove(part, status);
-    }
-    cannot_write(path, error);
-  }
-  if (!in_place) {
-    fs::rename(part, path, status);
-    if (status) {
-      const int error = status.value();
-      fs::remove(part, status);
-      cannot_write(path, error);
-    }
   }
 }
 

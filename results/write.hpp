@@ -29,4 +29,12 @@ struct ResultRow {
 // the file is written beside its final name and then renamed. "-" is stdout.
 void write_output(const std::string& path, const std::string& text);
 
+// The same for files that belong together: all are written beside their final names
+// before the first one is renamed, in the order given.
+struct OutputFile {
+  std::string path;
+  std::string text;
+};
+void write_outputs(const std::vector<OutputFile>& files);
+
 } // namespace spillway

@@ -68,6 +68,7 @@ public:
   void add(Place place, std::string message, std::string hint = {});
   [[nodiscard]] bool empty() const { return found_.empty(); }
   [[nodiscard]] std::size_t count() const { return found_.size(); }
+  [[nodiscard]] const std::vector<Diagnostic>& found() const { return found_; }
   void throw_if_any(); // throws InputError with everything collected, at most 20 entries shown
 
 private:

@@ -9,13 +9,15 @@
 namespace spillway {
 namespace {
 
-const std::array<Command, 6> table{{
+const std::array<Command, 7> table{{
     {"run", "SCENARIO", "simulate one policy: does it fit, how fast is it, what holds memory",
      run_run},
     {"compare", "SCENARIO", "set policies side by side; --axis varies settings", run_compare},
     {"explain", "SCENARIO", "say what a step waits for, and what held the memory peak",
      run_explain},
     {"validate", "", "compare predictions with published measurements", run_validate},
+    {"calibrate", "MEASUREMENTS...", "turn micro-benchmark records into a hardware file",
+     run_calibrate},
     {"catalog", "[NAME]",
      "list models, hardware, frameworks, scenarios and trace formats, or show one's sources",
      run_catalog},
@@ -27,7 +29,7 @@ std::string usage() {
                      "Predicts step time, memory and out-of-memory verdicts of training steps "
                      "that keep,\nrecompute or offload saved activations, and says why.\n\n";
   for (const Command& command : table) {
-    text += fmt::format("  {:9}{}\n", command.name, command.summary);
+    text += fmt::format("  {:10}{}\n", command.name, command.summary);
   }
   return text + "\n`spillway COMMAND --help` shows a command's options. Exit status: 0 done, 1 the "
                 "answer is no\n(does not fit, out of tolerance), 2 bad usage or input, 3 internal "

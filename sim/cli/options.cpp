@@ -68,6 +68,19 @@ po::options_description describe(const OptionSet& set, CommonOptions& out) {
     add("trace-format", po::value(&out.trace_format)->value_name("NAME"),
         "what wrote the trace (default: the format whose device it has)");
   }
+  if (set.calibration) {
+    add("output,o", po::value(&out.output)->value_name("FILE"),
+        "hardware file to write; ends in .yaml");
+    add("name", po::value(&out.name)->value_name("NAME"),
+        "name of the hardware (default: the file's, without .yaml)");
+    add("base", po::value(&out.base)->value_name("NAME"),
+        "hardware, by name or file, that says what is not measured");
+    add("tables", po::value(&out.tables)->value_name("DIR"),
+        "write the kernel tables as files of their own into DIR");
+    add("source", po::value(&out.source)->value_name("TEXT"),
+        "title of the source (default: micro-benchmarks on one, and the device)");
+    add("quiet,q", po::bool_switch(&out.quiet), "no remarks on standard error");
+  }
   return options;
 }
 

@@ -18,6 +18,7 @@ struct CommonOptions {
   std::vector<std::string> axes;
   std::string json, csv;
   std::string base;
+  std::string output, name, tables, source;
   std::string cases;
   std::string profiles, hardware, framework;
   std::string against, record, trace_format; // of validate --profiles
@@ -42,6 +43,7 @@ struct OptionSet {
   bool axis = false; // --axis, --base
   bool top = false;
   bool cases = false;
+  bool calibration = false; // --output, --name, --base, --tables, --source, --quiet
   std::size_t max_positional = 0;
 };
 

@@ -32,6 +32,9 @@ const std::map<std::string, std::vector<std::string>> options_of{
     {"validate",
      {"--help", "--catalog", "--json", "--cases", "--profiles", "--hardware", "--framework",
       "--against", "--record", "--step", "--trace-format"}},
+    {"calibrate",
+     {"--help", "--catalog", "--json", "--output", "--name", "--base", "--tables", "--source",
+      "--quiet"}},
     {"catalog", {"--help", "--catalog"}},
     {"fields", {"--help", "--catalog"}}};
 
@@ -82,7 +85,8 @@ TEST_CASE("--help of a command lists all of its options and no others") {
 TEST_CASE("Unknown commands and options are refused with the nearest name") {
   check_refused({"ru"}, "error: unknown command 'ru'\n      did you mean 'run'?\n");
   check_refused({"frobnicate"}, "error: unknown command 'frobnicate'\n"
-                                "      known: run, compare, explain, validate, catalog, fields\n");
+                                "      known: run, compare, explain, validate, calibrate, "
+                                "catalog, fields\n");
   check_refused({"run", gb200, "--polcy", "remat"},
                 "error: unknown option '--polcy' of 'run'\n      did you mean '--policy'?\n");
   // Another command's option is not this one's.

@@ -1,0 +1,79 @@
+// Micro-benchmark records to what a hardware file says of a machine.
+//
+// What is fitted, and from which records (line_fit.hpp has the formulas, the intervals
+// and what is refused):
+//
+//   gpu.memory           device: the total, exactly
+//   gpu.hbm_rate         hbm_stream: t0 + 2 bytes_each_way / rate. A working set of at
+//                        most 4 times the L2 cache is dropped: a quarter or more of it
+//                        can be served by the cache
+//   gpu.kernel_overhead  launch: the median, from the fastest to the slowest
+//   host.d2h, host.h2d   copy: latency + bytes / rate, one direction at a time
+//   host.duplex_rate     copy, both_s: the same with the bytes of both directions. Its
+//                        range is united with the sums that copies both ways reached
+//                        beside kernels (interference), since that is when they run
+//   gpu.kernels          gemm, batched_gemm, attention: a table row per shape. The line
+//                        t0 + flops / rate through a table is reported as its summary;
+//                        a row in less than a third of what the line through the others
+//                        says is refused
+//
+// A derate, a clock rule, the node and the network are no micro-benchmark's business and
+// stay with the file that extends what is written.
+//
+// One more fit is one more function in the list in calibration.cpp.
+#pragma once
+
+#include "hw_models/calibration/line_fit.hpp"
+#include "hw_models/device.hpp"
+
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+struct FittedCoefficient {
+  Coefficient coefficient;
+  std::string note; // what was fitted, over how many records, and how well
+  std::size_t records = 0;
+  std::optional<std::size_t> fit; // in Calibration::fits
+};
+
+struct NamedFit {
+  std::string name; // "copy d2h"
+  Dimension rate_dimension = Dimension::byte_rate;
+  bool of_table = false;
+  LineFit line;
+};
+
+struct MeasuredTable {
+  KernelTable::Op op = KernelTable::Op::matmul;
+  std::string stage;              // forward, backward, any
+  std::string suffix;             // of the file's name: "matmul-bf16"
+  std::vector<std::string> about; // lines of comment
+  std::vector<Sample> rows;
+};
+
+// Work beside copies against the same work alone.
+struct BesideCopies {
+  std::string work;
+  std::string copies;
+  double seconds = 0;
+  std::optional<double> over_alone; // nothing where the work was not measured alone
+  double d2h_rate = 0, h2d_rate = 0;
+};
+
+struct Calibration {
+  std::vector<std::string> files;
+  std::size_t records = 0;
+  std::string device;
+  std::vector<FittedCoefficient> coefficients; // in the order of a hardware file
+  std::vector<NamedFit> fits;
+  std::vector<MeasuredTable> tables;
+  std::vector<BesideCopies> beside;
+  std::vector<Dropped> dropped;
+};
+
+// Throws InputError with every measurement that is too sparse or contradicts another.
+[[nodiscard]] Calibration calibrate(const Measurements& measurements);
+
+} // namespace spillway

@@ -1,0 +1,360 @@
+#include "hw_models/calibration/measurements.hpp"
+
+#include "sim/base/source_text.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace spillway {
+namespace {
+
+using Json = nlohmann::json;
+
+// A record's error and the field that it is about, without its place.
+struct RecordError : std::runtime_error {
+  RecordError(std::string about, const std::string& message, std::string advice = {})
+      : std::runtime_error(message), key(std::move(about)), hint(std::move(advice)) {}
+  std::string key;
+  std::string hint;
+};
+
+// The strict reader of one record.
+class Record {
+public:
+  Record(Json json, Place at) : place(std::move(at)), json_(std::move(json)) {
+    if (!json_.is_object()) {
+      throw RecordError("", "a record must be a JSON object");
+    }
+  }
+
+  [[nodiscard]] bool has(const char* key) const { return json_.contains(key); }
+
+  [[nodiscard]] std::int64_t whole(const char* key, std::int64_t most = 10'000'000) const {
+    const Json& value = member(key);
+    const bool fits = value.is_number_unsigned()
+                          ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most)
+                          : value.is_number_integer() && value.get<std::int64_t>() <= most;
+    if (!fits || value.get<std::int64_t>() < 1) {
+      throw RecordError(key, fmt::format("'{}' must be a whole number between 1 and {}, not {}",
+                                         key, most, value.dump()));
+    }
+    return value.get<std::int64_t>();
+  }
+
+  [[nodiscard]] std::int64_t bytes(const char* key) const {
+    return whole(key, std::int64_t{1} << 50);
+  }
+
+  [[nodiscard]] double seconds(const char* key) const {
+    const double value = number(key);
+    if (!(value >= 1e-9) || !(value < 1e6)) {
+      throw RecordError(key, fmt::format("'{}' must be a time between 1e-9 and 1e6 seconds, not {}",
+                                         key, member(key).dump()));
+    }
+    return value;
+  }
+
+  // GB/s, as bytes/s.
+  [[nodiscard]] double rate(const char* key, bool zero) const {
+    const double value = number(key);
+    if (zero ? value != 0 : !(value > 0) || !(value < 1e9)) {
+      throw RecordError(key,
+                        fmt::format("'{}' must be {}, not {}", key,
+                                    zero ? "0 where no such copy runs" : "a rate greater than 0",
+                                    member(key).dump()));
+    }
+    return value * 1e9;
+  }
+
+  [[nodiscard]] bool flag(const char* key) const {
+    const Json& value = member(key);
+    if (!value.is_boolean()) {
+      throw RecordError(key, fmt::format("'{}' must be true or false, not {}", key, value.dump()));
+    }
+    return value.get<bool>();
+  }
+
+  [[nodiscard]] std::string text(const char* key) const {
+    const Json& value = member(key);
+    if (!value.is_string() || value.get<std::string>().empty()) {
+      throw RecordError(key, fmt::format("'{}' must be text, not {}", key, value.dump()));
+    }
+    auto text = value.get<std::string>();
+    if (find_control_character(text) || text.find('\n') != std::string::npos) {
+      throw RecordError(key, fmt::format("'{}' must not hold control characters", key));
+    }
+    return text;
+  }
+
+  // A rate that the record derives from its own time, where it has one.
+  void check_derived(const char* key, double expected, const char* time) const {
+    constexpr double rounding = 0.01; // the rates are printed with few digits
+    if (!has(key)) {
+      return;
+    }
+    const double value = number(key);
+    if (!(std::abs(value - expected) <= rounding * expected)) {
+      throw RecordError(key, fmt::format("'{}' is {}, but the sizes and '{}' say {:.5g}", key,
+                                         member(key).dump(), time, expected));
+    }
+  }
+
+  Place place;
+
+private:
+  [[nodiscard]] const Json& member(const char* key) const {
+    const auto found = json_.find(key);
+    if (found == json_.end()) {
+      throw RecordError("", fmt::format("missing field '{}'", key));
+    }
+    return *found;
+  }
+
+  [[nodiscard]] double number(const char* key) const {
+    const Json& value = member(key);
+    if (!value.is_number()) {
+      throw RecordError(key, fmt::format("'{}' must be a number, not {}", key, value.dump()));
+    }
+    return value.get<double>();
+  }
+
+  Json json_;
+};
+
+double product(const Shape& shape) {
+  double all = 1;
+  for (const std::int64_t size : shape) {
+    all *= size > 0 ? static_cast<double>(size) : 1.0;
+  }
+  return all;
+}
+
+// Tables exist for bf16 only.
+bool is_bf16(const Record& record, const char* kind, Measurements& out) {
+  const std::string type = record.text("dtype");
+  if (type != "bf16") {
+    add_dropped(out.dropped, kind, fmt::format("data type {}: only bf16 has tables", type));
+  }
+  return type == "bf16";
+}
+
+void read_device_record(const Record& record, Measurements& out) {
+  const DeviceRecord device{record.text("name"), record.bytes("total"), record.bytes("l2"),
+                            record.place};
+  if (device.l2 >= device.total) {
+    throw RecordError("l2", "'l2' must be smaller than 'total'");
+  }
+  const DeviceRecord& first = out.device;
+  if (first.name.empty()) {
+    out.device = device;
+  } else if (first.name != device.name || first.total != device.total || first.l2 != device.l2) {
+    throw RecordError(
+        "", fmt::format("another device than on {}:{}", first.place.source->name, first.place.line),
+        "calibrate one machine at a time");
+  }
+}
+
+void read_gemm(const Record& record, Measurements& out) {
+  const Sample sample{{record.whole("n"), record.whole("m"), record.whole("k")},
+                      0,
+                      record.seconds("s"),
+                      record.place};
+  const double flops = 2 * product(sample.shape);
+  record.check_derived("tflops", flops / sample.seconds / 1e12, "s");
+  if (is_bf16(record, "gemm", out)) {
+    out.matmul.push_back(sample);
+    out.matmul.back().work = flops;
+  }
+}
+
+void read_batched_gemm(const Record& record, Measurements& out) {
+  const Sample sample{{record.whole("b"), record.whole("n"), record.whole("m"), record.whole("k")},
+                      0,
+                      record.seconds("s"),
+                      record.place};
+  const double flops = 2 * product(sample.shape);
+  record.check_derived("tflops", flops / sample.seconds / 1e12, "s");
+  if (is_bf16(record, "batched_gemm", out)) {
+    out.grouped_matmul.push_back(sample);
+    out.grouped_matmul.back().work = flops;
+  }
+}
+
+void read_attention(const Record& record, Measurements& out) {
+  const std::int64_t head_dim = record.whole("head_dim", 4096);
+  const Shape shape{record.whole("batch"),
+                    record.whole("heads"),
+                    record.whole("kv_heads"),
+                    record.whole("seq"),
+                    head_dim,
+                    head_dim};
+  if (shape[1] % shape[2] != 0) {
+    throw RecordError("kv_heads", "'kv_heads' must divide 'heads'");
+  }
+  const double forward_s = record.seconds("fwd_s");
+  const double both_s = record.seconds("fwd_bwd_s");
+  if (!(both_s - forward_s >= 1e-9)) {
+    throw RecordError("fwd_bwd_s", "'fwd_bwd_s' must be greater than 'fwd_s'");
+  }
+  const double seq = static_cast<double>(shape[3]);
+  const double forward = static_cast<double>(shape[0]) * static_cast<double>(shape[1]) * seq * seq *
+                         static_cast<double>(2 * head_dim);
+  const double backward = 2.5 * forward;
+  record.check_derived("fwd_tflops", forward / forward_s / 1e12, "fwd_s");
+  record.check_derived("bwd_tflops", backward / (both_s - forward_s) / 1e12, "fwd_bwd_s");
+  if (!record.flag("causal")) {
+    add_dropped(out.dropped, "attention", "not causal: tables count half of the square");
+  } else if (is_bf16(record, "attention", out)) {
+    out.attention_forward.push_back({shape, forward, forward_s, record.place});
+    out.attention_backward.push_back({shape, backward, both_s - forward_s, record.place});
+  }
+}
+
+void read_stream(const Record& record, Measurements& out) {
+  const std::int64_t bytes = record.bytes("bytes_each_way");
+  const double moved = 2 * static_cast<double>(bytes);
+  const double seconds = record.seconds("s");
+  record.check_derived("GBps", moved / seconds / 1e9, "s");
+  out.stream.push_back({{bytes}, moved, seconds, record.place});
+}
+
+void read_copy(const Record& record, Measurements& out) {
+  const std::int64_t bytes = record.bytes("bytes");
+  const auto amount = static_cast<double>(bytes);
+  const double d2h_s = record.seconds("d2h_s");
+  const double h2d_s = record.seconds("h2d_s");
+  record.check_derived("d2h_GBps", amount / d2h_s / 1e9, "d2h_s");
+  record.check_derived("h2d_GBps", amount / h2d_s / 1e9, "h2d_s");
+  if (record.has("both_s")) {
+    const double both_s = record.seconds("both_s");
+    record.check_derived("both_GBps_each", amount / both_s / 1e9, "both_s");
+    out.duplex.push_back({{bytes}, 2 * amount, both_s, record.place});
+  }
+  out.d2h.push_back({{bytes}, amount, d2h_s, record.place});
+  out.h2d.push_back({{bytes}, amount, h2d_s, record.place});
+}
+
+void read_launch(const Record& record, Measurements& out) {
+  out.launch.push_back({{}, 0, record.seconds("s"), record.place});
+}
+
+void read_interference(const Record& record, Measurements& out) {
+  static const std::array<std::string, 4> known{"none", "d2h", "h2d", "both"};
+  InterferenceRecord result{record.text("work"), record.text("copies"), record.seconds("s"), 0, 0,
+                            record.place};
+  if (std::find(known.begin(), known.end(), result.copies) == known.end()) {
+    throw RecordError("copies", fmt::format("unknown value '{}' for 'copies'", result.copies),
+                      suggestion(result.copies, known));
+  }
+  const bool both = result.copies == "both";
+  result.d2h_rate = record.rate("d2h_GBps", !both && result.copies != "d2h");
+  result.h2d_rate = record.rate("h2d_GBps", !both && result.copies != "h2d");
+  out.interference.push_back(std::move(result));
+}
+
+void read_pin(const Record& /*record*/, Measurements& out) {
+  add_dropped(out.dropped, "pin", "allocation of host memory is no part of a step");
+}
+
+void read_power(const Record& /*record*/, Measurements& out) {
+  add_dropped(out.dropped, "power", "no clock rule is fitted yet");
+}
+
+struct KindReader {
+  const char* name;
+  void (*read)(const Record&, Measurements&);
+};
+constexpr std::array<KindReader, 10> kind_readers{{
+    {"device", read_device_record},
+    {"gemm", read_gemm},
+    {"batched_gemm", read_batched_gemm},
+    {"attention", read_attention},
+    {"hbm_stream", read_stream},
+    {"copy", read_copy},
+    {"launch", read_launch},
+    {"interference", read_interference},
+    {"pin", read_pin},
+    {"power", read_power},
+}};
+
+void read_record(const Record& record, Measurements& out) {
+  const std::string kind = record.text("kind");
+  std::vector<std::string> names;
+  for (const KindReader& reader : kind_readers) {
+    if (kind == reader.name) {
+      reader.read(record, out);
+      return;
+    }
+    names.emplace_back(reader.name);
+  }
+  throw RecordError("kind", fmt::format("unknown kind '{}'", kind), suggestion(kind, names));
+}
+
+// The column of a field's name in its line, 1 where it is not there.
+int column_of(const std::string& line, const std::string& key) {
+  const std::size_t at = key.empty() ? std::string::npos : line.find('"' + key + '"');
+  return at == std::string::npos
+             ? 1
+             : static_cast<int>(count_columns(std::string_view(line).substr(0, at))) + 1;
+}
+
+void load_file(const std::filesystem::path& path, Measurements& out, Diagnostics& diagnostics) {
+  const std::shared_ptr<const SourceText> source = make_source(read_file(path), path.string());
+  const std::size_t mistakes = diagnostics.count();
+  const std::size_t before = out.records;
+  for (std::size_t i = 0; i < source->lines.size(); ++i) {
+    const std::string& line = source->lines[i];
+    if (line.find_first_not_of(" \t") == std::string::npos) {
+      continue;
+    }
+    Place place{source, static_cast<int>(i) + 1, 1};
+    try {
+      read_record(Record(Json::parse(line), place), out);
+      ++out.records;
+    } catch (const Json::exception&) {
+      diagnostics.add(place, "this line is not JSON");
+    } catch (const RecordError& error) {
+      place.column = column_of(line, error.key);
+      diagnostics.add(place, error.what(), error.hint);
+    }
+  }
+  if (out.records == before && diagnostics.count() == mistakes) {
+    diagnostics.add({source, 0, 0}, "no records", "a file of JSON lines");
+  }
+  out.files.push_back(path.filename().string());
+}
+
+} // namespace
+
+void add_dropped(std::vector<Dropped>& dropped, const std::string& kind, const std::string& reason,
+                 std::size_t records) {
+  const auto found = std::find_if(dropped.begin(), dropped.end(), [&](const Dropped& other) {
+    return other.kind == kind && other.reason == reason;
+  });
+  if (found == dropped.end()) {
+    dropped.push_back({kind, reason, records});
+  } else {
+    found->records += records;
+  }
+}
+
+Measurements load_measurements(const std::vector<std::filesystem::path>& paths) {
+  Measurements measurements;
+  Diagnostics diagnostics;
+  for (const std::filesystem::path& path : paths) {
+    load_file(path, measurements, diagnostics);
+  }
+  diagnostics.throw_if_any();
+  if (measurements.device.name.empty()) {
+    throw InputError("no record of kind 'device' in the measurements",
+                     "it names the machine and says how large its memory and its L2 cache are");
+  }
+  return measurements;
+}
+
+} // namespace spillway

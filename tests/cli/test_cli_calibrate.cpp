@@ -1,0 +1,273 @@
+// calibrate of the built program.
+#include "tests/cli/cli.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <string>
+#include <vector>
+
+using namespace spillway;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+const std::string microbench = "results/reference/h200/microbench.jsonl";
+const std::string attention = "results/reference/h200/attention.jsonl";
+const Arguments committed{"calibrate", microbench, attention};
+
+// Records of a made-up machine with copies only.
+const std::string small_machine = [] {
+  std::string text =
+      "{\"kind\": \"device\", \"name\": \"Own GPU\", \"total\": 80000000000, \"l2\": 50000000}\n";
+  for (const double bytes : {4e3, 64e3, 1e6, 16e6, 256e6}) {
+    text += "{\"kind\": \"copy\", \"bytes\": " + std::to_string(static_cast<long>(bytes)) +
+            ", \"d2h_s\": " + std::to_string(3e-6 + bytes / 50e9) +
+            "0, \"h2d_s\": " + std::to_string(4e-6 + bytes / 40e9) + "}\n";
+  }
+  return text;
+}();
+
+bool has_part_files(const TemporaryFolder& folder) {
+  const std::vector<std::string> names = folder.names();
+  return std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return name.ends_with(".part"); });
+}
+
+} // namespace
+
+TEST_CASE("calibrate reports fits, what was dropped, and fit against measurement") {
+  const TemporaryFolder folder;
+  const ProgramResult result = ask(committed + Arguments{"-o", folder.path("own.yaml")});
+  CHECK(result.exit_code == 0);
+  CHECK(result.err ==
+        folder.path("own.yaml") + " is not a whole machine yet; --base NAME says the rest\n");
+  const std::string& text = result.out;
+  CHECK(text.starts_with("NVIDIA H200: 189 records in microbench.jsonl, attention.jsonl\n"));
+  CHECK(std::regex_search(text, std::regex("\nhost\\.d2h\\.rate +21  54\\.74 GB/s  52\\.92 GB/s  "
+                                           "55\\.33 GB/s +1\\.34 % +3\\.31 %\n")));
+  CHECK(std::regex_search(
+      text, std::regex("\nhbm_stream +7  working set of at most 4 times the L2 cache of 62\\.91 "
+                       "MB\n")));
+  CHECK(std::regex_search(text, std::regex("\nmatmul +117 +114 .* 4\\.92 % +15\\.27 %\n")));
+  CHECK(std::regex_search(text, std::regex("\ngemm_8192 +both +1\\.582 ms +0\\.969 ")));
+  CHECK(contains(text, "\na scenario needs also: 'context' in 'gpu', "));
+  CHECK(contains(text, "\n  --base NAME takes them from one of: gb200-nvl72, h200\n"));
+  // All sizes of a line, ten rows of a table (nine where there are no more).
+  std::map<std::string, int> rows;
+  bool below = false;
+  for (const std::string& line : lines_of(text)) {
+    below = below || line.starts_with("fit against measurement");
+    for (const char* name : {"hbm_stream", "matmul", "grouped_matmul", "attention forward",
+                             "attention backward", "copy d2h", "copy h2d", "copy both ways"}) {
+      rows[name] += below && line.starts_with(std::string(name) + "  ") ? 1 : 0;
+    }
+  }
+  CHECK(rows == std::map<std::string, int>{{"hbm_stream", 6},
+                                           {"matmul", 10},
+                                           {"grouped_matmul", 9},
+                                           {"attention forward", 10},
+                                           {"attention backward", 10},
+                                           {"copy d2h", 21},
+                                           {"copy h2d", 21},
+                                           {"copy both ways", 21}});
+  CHECK(ask(committed + Arguments{"-q", "-o", folder.path("own.yaml")}).err.empty());
+}
+
+TEST_CASE("calibrate --json has the same, for programs") {
+  const TemporaryFolder folder;
+  const std::string file = folder.path("own.yaml");
+  const ProgramResult result =
+      ask(committed + Arguments{"--base", "h200", "-o", file, "--json", "-"});
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.empty());
+  const Json json = Json::parse(result.out);
+  CHECK(json["device"] == "NVIDIA H200");
+  CHECK(json["records"] == 189);
+  CHECK(json["coefficients"].size() == 8);
+  CHECK(json["coefficients"][3]["path"] == "host.d2h.rate");
+  CHECK(json["coefficients"][3]["value"].get<double>() == doctest::Approx(54.74e9).epsilon(0.0005));
+  CHECK(json["fits"].size() == 8);
+  CHECK(json["fits"][1]["name"] == "matmul");
+  CHECK(json["fits"][1]["samples"].size() == 114); // all, not only the worst
+  CHECK(json["fits"][1]["samples"][0]["sizes"] == Json::array({128, 128, 128}));
+  CHECK(json["beside_copies"].size() == 12);
+  CHECK(json["not_used"].size() == 2);
+  CHECK(json["base"] == "h200");
+  CHECK(json["missing"].empty());
+  CHECK(json["written"] == Json::array({file}));
+  // The base's own tables of the same products are no longer used.
+  CHECK(json["replaced"] ==
+        Json::array({"2 matmul tables", "1 grouped_matmul table", "5 attention tables"}));
+  const auto& kept = json["from_base"];
+  CHECK(std::find(kept.begin(), kept.end(), "gpu.matmul_derate") != kept.end());
+  CHECK(std::find(kept.begin(), kept.end(), "gpu.hbm_rate") == kept.end());
+}
+
+TEST_CASE("A file with a base is a machine that a scenario can name, inline or with tables") {
+  const TemporaryFolder folder;
+  const std::string inline_file = folder.path("inline.yaml");
+  CHECK(ask(committed + Arguments{"--base", "h200", "-o", inline_file}).exit_code == 0);
+  std::filesystem::create_directory(folder.path("tables"));
+  const std::string with_tables = folder.path("files.yaml");
+  CHECK(ask(committed + Arguments{"--name", "inline", "--base", "h200", "--tables",
+                                  folder.path("tables"), "-o", with_tables})
+            .exit_code == 0);
+  CHECK(std::filesystem::exists(folder.path("tables/inline-matmul-bf16.yaml")));
+  CHECK(contains(read_text(with_tables), "- \"tables/inline-matmul-bf16.yaml\"\n"));
+  const auto answer = [](const std::string& file) {
+    return ask({"run", "deepseek-v3-h200", "--policy", "remat", "--no-band", "--set",
+                "hardware=" + file, "--json", "-"});
+  };
+  const ProgramResult one = answer(inline_file);
+  CHECK(one.err.empty());
+  CHECK(one.exit_code <= 1);
+  CHECK(one.out == answer(with_tables).out);
+  // What stays from the base keeps its own source.
+  const std::string text = read_text(inline_file);
+  CHECK(contains(text, "\nextends: \"h200\"\n"));
+  CHECK(contains(text, "\n  own-2:\n    title: \"micro-benchmarks on one NVIDIA H200\"\n"));
+  // A file as base is found from where the new one stands.
+  std::filesystem::create_directory(folder.path("below"));
+  const std::string below = folder.path("below/again.yaml");
+  CHECK(
+      ask(committed + Arguments{"--base", "hw_models/catalog/h200.yaml", "-o", below}).exit_code ==
+      0);
+  CHECK(contains(read_text(below), "/hw_models/catalog/h200.yaml\"\n"));
+  CHECK(answer(below).exit_code == one.exit_code);
+  CHECK_FALSE(has_part_files(folder));
+}
+
+TEST_CASE("A calibration may extend another one, and each number keeps its source") {
+  const TemporaryFolder folder;
+  const std::string first = folder.path("first.yaml");
+  const std::string second = folder.path("second.yaml");
+  CHECK(ask(committed + Arguments{"--base", "h200", "--source", "One", "-o", first}).exit_code ==
+        0);
+  const std::string copies = folder.write("copies.jsonl", small_machine);
+  CHECK(ask({"calibrate", copies, "--base", first, "--source", "Two", "-o", second}).exit_code ==
+        0);
+  CHECK(contains(read_text(second), "\nextends: \"" + first + "\"\n"));
+  const Json json = Json::parse(ask({"run", "deepseek-v3-h200", "--policy", "remat", "--set",
+                                     "hardware=" + second, "--json", "-"})
+                                    .out);
+  std::map<std::string, std::string> sources;
+  for (const Json& line : json["assumptions"]) {
+    sources[line["what"]] = line["source"];
+  }
+  CHECK(sources["hardware.gpu.hbm_rate"] == "One");
+  CHECK(sources["hardware.host.d2h.rate"] == "Two");
+}
+
+TEST_CASE("A table beside the hardware file is named by a path") {
+  const TemporaryFolder folder;
+  const std::string file = folder.path("own.yaml");
+  CHECK(ask(committed + Arguments{"--base", "h200", "--tables", folder.path(), "-o", file})
+            .exit_code == 0);
+  CHECK(contains(read_text(file), "- \"./own-matmul-bf16.yaml\"\n"));
+  CHECK(ask({"run", "deepseek-v3-h200", "--policy", "remat", "--no-band", "--set",
+             "hardware=" + file})
+            .exit_code <= 1);
+}
+
+TEST_CASE("Wrong options of calibrate are refused") {
+  const TemporaryFolder folder;
+  const std::string out = folder.path("own.yaml");
+  check_refused({"calibrate", "-o", out},
+                "error: 'calibrate' needs measurements\n      files of JSON lines\n");
+  check_refused(committed, "error: 'calibrate' needs --output: the hardware file to write\n"
+                           "      for example -o own.yaml\n");
+  check_refused(committed + Arguments{"-o", "own.json"},
+                "error: --output: 'own.json' does not end in .yaml\n"
+                "      for example -o own.yaml\n");
+  check_refused(committed + Arguments{"-o", out, "--tables", folder.path("none")},
+                "error: --tables: '" + folder.path("none") + "' is not a folder\n");
+  check_refused(committed + Arguments{"-o", out, "--name", "a/b"},
+                "error: 'a/b' is no name of a hardware\n"
+                "      --name takes letters, digits, '-', '_' and '.'\n");
+  check_refused(committed + Arguments{"-o", out, "--base", "h20"},
+                "error: unknown hardware 'h20'\n      did you mean 'h200'?\n");
+  check_refused(committed + Arguments{"-o", folder.path("none/own.yaml")},
+                "error: cannot write '" + folder.path("none/own.yaml") +
+                    "': No such file or directory\n");
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("calibrate does not overwrite what it reads") {
+  const TemporaryFolder folder;
+  const std::string measurements = folder.write("own.yaml", small_machine);
+  const std::string hint = "      choose another --output, --name or --tables\n";
+  check_refused({"calibrate", measurements, "-o", folder.path("./own.yaml")},
+                "error: '" + folder.path("./own.yaml") + "' would be overwritten\n" + hint);
+  CHECK(read_text(measurements) == small_machine);
+  const std::string base = folder.write("base.yaml", "kind: hardware\nextends: h200\n");
+  check_refused({"calibrate", measurements, "--base", base, "-o", base},
+                "error: '" + base + "' would be overwritten\n" + hint);
+  const std::string table = folder.path("x-matmul-bf16.yaml");
+  check_refused({"calibrate", measurements, "-o", folder.path("x.yaml"), "--json", measurements},
+                "error: '" + measurements + "' would be overwritten\n" + hint);
+  check_refused(committed + Arguments{"--name", "x", "--tables", folder.path(), "-o", table},
+                "error: '" + table + "' would be overwritten\n" + hint);
+}
+
+TEST_CASE("Bad measurements are refused with their line, and nothing is written") {
+  const TemporaryFolder folder;
+  const std::string out = folder.path("out.yaml");
+  const std::string bad = folder.write(
+      "bad.jsonl", "{\"kind\": \"device\", \"name\": \"Own\", \"total\": 8000, \"l2\": 50}\n"
+                   "{\"kind\": \"lunch\", \"s\": 1}\n"
+                   "{\"kind\": \"launch\", \"s\": -1}\n");
+  check_refused({"calibrate", bad, "-o", out},
+                bad +
+                    ":2:2: error: unknown kind 'lunch'\n"
+                    "    2 | {\"kind\": \"lunch\", \"s\": 1}\n"
+                    "      |  ^ did you mean 'launch'?\n" +
+                    bad +
+                    ":3:20: error: 's' must be a time between 1e-9 and 1e6 seconds, not -1\n"
+                    "    3 | {\"kind\": \"launch\", \"s\": -1}\n"
+                    "      |                    ^\n");
+  const std::string sparse =
+      folder.write("sparse.jsonl", small_machine.substr(0, small_machine.rfind("{\"kind")));
+  CHECK(ask({"calibrate", sparse, "-o", out}).exit_code == 0);
+  std::filesystem::remove(out);
+  const std::string twice = small_machine + "{\"kind\": \"copy\", \"bytes\": 16000000, \"d2h_s\": "
+                                            "0.0004, \"h2d_s\": 0.000404}\n";
+  const std::string differs = folder.write("differs.jsonl", twice);
+  check_refused_with({"calibrate", differs, "-o", out},
+                     differs + ":7:1: error: this copy d2h takes 400 us, but the same on " +
+                         differs + ":5 323 us\n");
+  CHECK_FALSE(std::filesystem::exists(out));
+  check_refused_with({"calibrate", folder.path("missing.jsonl"), "-o", out},
+                     "error: cannot open: no such file or directory\n");
+}
+
+TEST_CASE("A base that is not a whole machine is refused before anything is written") {
+  const TemporaryFolder folder;
+  const std::string measurements = folder.write("own.jsonl", small_machine);
+  const std::string partial = folder.path("partial.yaml");
+  CHECK(ask({"calibrate", measurements, "-q", "-o", partial}).exit_code == 0);
+  const std::string out = folder.path("out.yaml");
+  check_refused_with({"calibrate", measurements, "--base", partial, "-o", out},
+                     "error: missing key 'context' in 'gpu'\n");
+  CHECK_FALSE(std::filesystem::exists(out));
+  // A file written earlier stays when the next one is refused.
+  const std::string before = read_text(partial);
+  CHECK(ask({"calibrate", measurements, "--base", "nope", "-o", partial}).exit_code == 2);
+  CHECK(read_text(partial) == before);
+}
+
+TEST_CASE("Where one of several files cannot be written, none is") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path("own-grouped-matmul-bf16.yaml"));
+  const std::string old = folder.write("own-matmul-bf16.yaml", "old\n");
+  check_refused(committed +
+                    Arguments{"-q", "--tables", folder.path(), "-o", folder.path("own.yaml")},
+                "error: cannot write '" + folder.path("own-grouped-matmul-bf16.yaml") +
+                    "': it is a directory\n");
+  CHECK(read_text(old) == "old\n");
+  CHECK(folder.names().size() == 2);
+}
