@@ -15,9 +15,22 @@
 //   gpu.kernels          gemm, batched_gemm, attention: a table row per shape. The line
 //                        t0 + flops / rate through a table is reported as its summary;
 //                        a row in less than a third of what the line through the others
-//                        says is refused
+//                        says is refused. Single products are timed one call at a time,
+//                        so what the smallest one takes beyond a launch in a queue is the
+//                        timing's (`timing_overhead`), if its flops take less than that
+//                        launch at the line's rate
+//   gpu.clock            power and duty, s' being the rate of a product over its rate
+//                        alone at the limit, powers over the mean at that limit:
+//     limit_rate         median over gemm shapes whose clock is below its highest
+//     idle_power p_x     d2h and h2d, alone
+//     exponent e         duty cycles with copies: the power of matmuls, P = (mean power
+//                        - (1 - share) p_x) / share, over s': (P - p_x) /
+//                        ((1 - p_x) rate / limit_rate) = s'^(e - 1)
+//     memory_power       duty cycles with hbm at the limit: what matmuls leave
+//     attention_power    from p_x + (p_a - p_x) s'^e = 1 at the clock of attention alone
+//     max_speed          the highest s' of a duty cycle
 //
-// A derate, a clock rule, the node and the network are no micro-benchmark's business and
+// A derate, the node and the network are no micro-benchmark's business and
 // stay with the file that extends what is written.
 //
 // One more fit is one more function in the list in calibration.cpp.
@@ -51,6 +64,8 @@ struct MeasuredTable {
   std::string suffix;             // of the file's name: "matmul-bf16"
   std::vector<std::string> about; // lines of comment
   std::vector<Sample> rows;
+  double timing_overhead = 0; // s that timing adds to every row
+  std::string timing_note;
 };
 
 // Work beside copies against the same work alone.

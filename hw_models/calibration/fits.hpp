@@ -12,6 +12,7 @@ void fit_launch(const Measurements& measured, Calibration& out, Diagnostics& dia
 void fit_copies(const Measurements& measured, Calibration& out, Diagnostics& diagnostics);
 void fit_duplex(const Measurements& measured, Calibration& out, Diagnostics& diagnostics);
 void fit_tables(const Measurements& measured, Calibration& out, Diagnostics& diagnostics);
+void fit_clock(const Measurements& measured, Calibration& out, Diagnostics& diagnostics);
 void compare_interference(const Measurements& measured, Calibration& out, Diagnostics& diagnostics);
 
 } // namespace spillway

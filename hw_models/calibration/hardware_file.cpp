@@ -16,10 +16,14 @@ std::string quoted(const std::string& text) {
   return all + '"';
 }
 
-// Bytes in full; everything else as people read it, to four digits.
+// Bytes in full; everything else as people read it, to four digits. A quantity is
+// quoted, a plain number is not.
 std::string value_text(const Coefficient& c, double value) {
-  return c.dimension == Dimension::bytes ? fmt::format("{:.0f} B", value)
-                                         : format_coefficient(c, value);
+  if (!c.dimension) {
+    return format_coefficient(c, value);
+  }
+  return quoted(c.dimension == Dimension::bytes ? fmt::format("{:.0f} B", value)
+                                                : format_coefficient(c, value));
 }
 
 std::string head(const Calibration& calibration) {
@@ -45,6 +49,12 @@ std::string table_lines(const Calibration& calibration, const MeasuredTable& tab
   line("provenance: measured");
   line("source:");
   line("  title: " + quoted(source_title));
+  if (table.timing_overhead > 0) {
+    line("timing_overhead:");
+    line(fmt::format("  value: \"{}\"", format_seconds(table.timing_overhead)));
+    line("  kind: measured");
+    line("  note: " + quoted(table.timing_note));
+  }
   const std::vector<std::string>& columns = KernelTable::columns_of(table.op);
   line(fmt::format("columns: [{}]", fmt::join(columns, ", ")));
   line("rows: |");
@@ -59,9 +69,9 @@ std::string coefficient_lines(const FittedCoefficient& fitted, const std::string
                               const std::string& indent, const std::string& source_tag) {
   const Coefficient& c = fitted.coefficient;
   return fmt::format("{0}{1}:\n"
-                     "{0}  value: \"{2}\"\n"
-                     "{0}  low: \"{3}\"\n"
-                     "{0}  high: \"{4}\"\n"
+                     "{0}  value: {2}\n"
+                     "{0}  low: {3}\n"
+                     "{0}  high: {4}\n"
                      "{0}  kind: {5}\n"
                      "{0}  source: {6}\n"
                      "{0}  note: {7}\n",

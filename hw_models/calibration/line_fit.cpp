@@ -21,11 +21,6 @@ std::string place_text(const Place& place) {
   return place.source ? fmt::format("{}:{}", place.source->name, place.line) : std::string();
 }
 
-double student_975(std::size_t degrees) {
-  const boost::math::students_t distribution(static_cast<double>(degrees));
-  return boost::math::quantile(boost::math::complement(distribution, 0.025));
-}
-
 // Estimates of (t0, 1 / R), their 95 % half-widths, and h of each row.
 struct Line {
   double t0 = 0, t0_error = 0;
@@ -153,6 +148,11 @@ bool is_dense_enough(const std::vector<Sample>& samples, const std::string& what
 }
 
 } // namespace
+
+double student_975(std::size_t degrees) {
+  const boost::math::students_t distribution(static_cast<double>(degrees));
+  return boost::math::quantile(boost::math::complement(distribution, 0.025));
+}
 
 Interval Interval::united(double value) const {
   return {std::min(low, value), std::max(high, value)};

@@ -70,6 +70,9 @@ struct LineFit {
 [[nodiscard]] std::vector<Sample> merge_repeats(std::vector<Sample> samples,
                                                 const std::string& what, Diagnostics& diagnostics);
 
+// The 97.5 % quantile of Student's distribution.
+[[nodiscard]] double student_975(std::size_t degrees);
+
 struct LineRules {
   std::string what; // the samples, in messages: "copy d2h"
   // What the line through the others may say of a sample, over its time, less 1.

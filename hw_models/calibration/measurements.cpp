@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <utility>
 
 namespace spillway {
@@ -55,6 +56,26 @@ public:
     if (!(value >= 1e-9) || !(value < 1e6)) {
       throw RecordError(key, fmt::format("'{}' must be a time between 1e-9 and 1e6 seconds, not {}",
                                          key, member(key).dump()));
+    }
+    return value;
+  }
+
+  // Above 0 and at most `most`.
+  [[nodiscard]] double positive(const char* key, double most) const {
+    const double value = number(key);
+    if (!(value > 0) || !(value <= most)) {
+      throw RecordError(key, fmt::format("'{}' must be greater than 0 and at most {:g}, not {}",
+                                         key, most, member(key).dump()));
+    }
+    return value;
+  }
+
+  // One of `known`.
+  [[nodiscard]] std::string one_of(const char* key, std::span<const std::string> known) const {
+    std::string value = text(key);
+    if (std::find(known.begin(), known.end(), value) == known.end()) {
+      throw RecordError(key, fmt::format("unknown value '{}' for '{}'", value, key),
+                        suggestion(value, known));
     }
     return value;
   }
@@ -245,12 +266,8 @@ void read_launch(const Record& record, Measurements& out) {
 
 void read_interference(const Record& record, Measurements& out) {
   static const std::array<std::string, 4> known{"none", "d2h", "h2d", "both"};
-  InterferenceRecord result{record.text("work"), record.text("copies"), record.seconds("s"), 0, 0,
-                            record.place};
-  if (std::find(known.begin(), known.end(), result.copies) == known.end()) {
-    throw RecordError("copies", fmt::format("unknown value '{}' for 'copies'", result.copies),
-                      suggestion(result.copies, known));
-  }
+  InterferenceRecord result{
+      record.text("work"), record.one_of("copies", known), record.seconds("s"), 0, 0, record.place};
   const bool both = result.copies == "both";
   result.d2h_rate = record.rate("d2h_GBps", !both && result.copies != "d2h");
   result.h2d_rate = record.rate("h2d_GBps", !both && result.copies != "h2d");
@@ -261,15 +278,59 @@ void read_pin(const Record& /*record*/, Measurements& out) {
   add_dropped(out.dropped, "pin", "allocation of host memory is no part of a step");
 }
 
-void read_power(const Record& /*record*/, Measurements& out) {
-  add_dropped(out.dropped, "power", "no clock rule is fitted yet");
+BoardState board_of(const Record& record) {
+  const BoardState board{record.positive("power_w", 1e5), record.positive("limit_w", 1e5),
+                         record.positive("sm_clock_mhz", 1e5),
+                         record.positive("max_sm_clock_mhz", 1e5)};
+  if (board.clock > board.highest_clock) {
+    throw RecordError("sm_clock_mhz", "'sm_clock_mhz' must not exceed 'max_sm_clock_mhz'");
+  }
+  return board;
+}
+
+Shape product_shape_of(const Record& record) {
+  return {record.whole("n"), record.whole("m"), record.whole("k")};
+}
+
+double flop_rate_of(const Record& record) {
+  return record.positive("tflops", 1e6) * 1e12;
+}
+
+void read_power(const Record& record, Measurements& out) {
+  static const std::array<std::string, 10> known{
+      "gemm",     "grouped_gemm", "attention_forward", "attention_backward",
+      "hbm_copy", "hbm_add",      "hbm_zero",          "d2h",
+      "h2d",      "idle"};
+  constexpr std::ptrdiff_t with_flops = 4;
+  PowerRecord result;
+  result.work = record.one_of("work", known);
+  result.board = board_of(record);
+  result.place = record.place;
+  if (std::find(known.begin(), known.end(), result.work) - known.begin() < with_flops) {
+    result.rate = flop_rate_of(record);
+  }
+  if (result.work == "gemm") {
+    result.shape = product_shape_of(record);
+  }
+  out.power.push_back(std::move(result));
+}
+
+void read_duty(const Record& record, Measurements& out) {
+  static const std::array<std::string, 3> known{"d2h", "h2d", "hbm"};
+  out.duty.push_back({record.one_of("filler", known), product_shape_of(record),
+                      record.seconds("gemm_s"), record.seconds("filler_s"), flop_rate_of(record),
+                      board_of(record), record.place});
+}
+
+void read_transient(const Record& /*record*/, Measurements& out) {
+  add_dropped(out.dropped, "transient", "how fast the clock follows is no part of the rule");
 }
 
 struct KindReader {
   const char* name;
   void (*read)(const Record&, Measurements&);
 };
-constexpr std::array<KindReader, 10> kind_readers{{
+constexpr std::array<KindReader, 12> kind_readers{{
     {"device", read_device_record},
     {"gemm", read_gemm},
     {"batched_gemm", read_batched_gemm},
@@ -280,6 +341,8 @@ constexpr std::array<KindReader, 10> kind_readers{{
     {"interference", read_interference},
     {"pin", read_pin},
     {"power", read_power},
+    {"duty", read_duty},
+    {"transient", read_transient},
 }};
 
 void read_record(const Record& record, Measurements& out) {

@@ -12,7 +12,14 @@
 //   launch        s: one of many empty kernels in a row
 //   interference  work, copies (none, d2h, h2d, both), s: one work item beside such
 //                 copies; d2h_GBps, h2d_GBps: what the copies reached
-//   pin, power    accepted and not used
+//   power         work (gemm with m, n, k; grouped_gemm, attention_forward,
+//                 attention_backward; hbm_copy, hbm_add, hbm_zero; d2h, h2d; idle), alone
+//                 for seconds: tflops of the first four; power_w, limit_w, sm_clock_mhz,
+//                 max_sm_clock_mhz: mean board power and its limit, mean and highest clock
+//   duty          filler (d2h, h2d, hbm), m, n, k, gemm_s, filler_s: cycles of products and
+//                 a filler, shorter than the clock needs to follow, time of both in one;
+//                 tflops of the products; power and clocks as for power
+//   pin, transient  accepted and not used
 //
 // The library that is measured stores matrices by columns, so its m counts output
 // features and its n tokens; our tables count tokens in m, and the two change places
@@ -58,6 +65,28 @@ struct InterferenceRecord {
   Place place;
 };
 
+struct BoardState {
+  double power = 0, limit = 0;         // W
+  double clock = 0, highest_clock = 0; // MHz
+};
+
+struct PowerRecord {
+  std::string work;
+  Shape shape{};   // gemm: m, n, k
+  double rate = 0; // flop/s; 0 where the work is no product or attention
+  BoardState board;
+  Place place;
+};
+
+struct DutyRecord {
+  std::string filler;
+  Shape shape{};
+  double matmul_s = 0, filler_s = 0;
+  double rate = 0;
+  BoardState board;
+  Place place;
+};
+
 // Records that no fit saw, and why.
 struct Dropped {
   std::string kind;
@@ -76,6 +105,8 @@ struct Measurements {
   std::vector<Sample> d2h, h2d, duplex;                      // duplex: both copies' bytes
   std::vector<Sample> launch;
   std::vector<InterferenceRecord> interference;
+  std::vector<PowerRecord> power;
+  std::vector<DutyRecord> duty;
   std::vector<Dropped> dropped;
 };
 

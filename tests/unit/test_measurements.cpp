@@ -107,18 +107,58 @@ TEST_CASE("Records of several files are one set, and the same device may repeat"
   CHECK(m.files == std::vector<std::string>{"a.jsonl", "b.jsonl", "c.jsonl"});
 }
 
+const std::string power =
+    R"({"kind": "power", "work": "gemm", "m": 512, "n": 2048, "k": 1024, "tflops": 600, )"
+    R"("power_w": 690, "limit_w": 700, "sm_clock_mhz": 1500, "max_sm_clock_mhz": 1980})";
+const std::string duty =
+    R"({"kind": "duty", "filler": "d2h", "m": 512, "n": 2048, "k": 1024, "gemm_s": 0.02, )"
+    R"("filler_s": 0.01, "tflops": 700, "power_w": 690, "limit_w": 700, "sm_clock_mhz": 1700, )"
+    R"("max_sm_clock_mhz": 1980})";
+
+TEST_CASE("Power records and duty cycles are read into base units") {
+  const Measurements m = load(device + "\n" + power + "\n" + duty + "\n" +
+                              R"({"kind": "power", "work": "d2h", "power_w": 130, "limit_w": 700, )"
+                              R"("sm_clock_mhz": 1980, "max_sm_clock_mhz": 1980})");
+  REQUIRE(m.power.size() == 2);
+  CHECK(m.power[0].work == "gemm");
+  CHECK(m.power[0].shape == Shape{2048, 512, 1024}); // as of a gemm record
+  CHECK(m.power[0].rate == 600e12);
+  CHECK(m.power[0].board.power == 690);
+  CHECK(m.power[0].board.limit == 700);
+  CHECK(m.power[0].board.clock == 1500);
+  CHECK(m.power[0].board.highest_clock == 1980);
+  CHECK(m.power[1].rate == 0);
+  REQUIRE(m.duty.size() == 1);
+  CHECK(m.duty[0].shape == m.power[0].shape);
+  CHECK(m.duty[0].matmul_s == 0.02);
+  CHECK(m.duty[0].filler_s == 0.01);
+  CHECK(m.duty[0].rate == 700e12);
+}
+
+TEST_CASE("Impossible power records are refused") {
+  check_complaint(power, "\"gemm\"", "\"gem\"",
+                  "unknown value 'gem' for 'work' | did you mean 'gemm'?");
+  check_complaint(power, "690", "0", "'power_w' must be greater than 0 and at most 100000, not 0");
+  check_complaint(power, "1500", "1990", "'sm_clock_mhz' must not exceed 'max_sm_clock_mhz'");
+  check_complaint(power, "\"tflops\": 600, ", "", "missing field 'tflops'");
+  check_complaint(duty, "\"d2h\"", "\"nvlink\"",
+                  "unknown value 'nvlink' for 'filler' | known: d2h, h2d, hbm");
+  check_complaint(duty, "0.01", "-1",
+                  "'filler_s' must be a time between 1e-9 and 1e6 seconds, not -1");
+}
+
 TEST_CASE("Records without a use are counted with the reason") {
   const Measurements m =
-      load(device + "\n" + R"({"kind": "pin"})" + "\n" + R"({"kind": "power", "watts": 1})" + "\n" +
-           R"({"kind": "power"})" + "\n" + replaced(gemm, "bf16", "fp8") + "\n" +
+      load(device + "\n" + R"({"kind": "pin"})" + "\n" + R"({"kind": "transient", "watts": 1})" +
+           "\n" + R"({"kind": "transient"})" + "\n" + replaced(gemm, "bf16", "fp8") + "\n" +
            replaced(attention, "true", "false"));
   CHECK(m.matmul.empty());
   CHECK(m.attention_forward.empty());
   REQUIRE(m.dropped.size() == 4);
   CHECK(m.dropped[0].kind == "pin");
-  CHECK(m.dropped[1].kind == "power");
+  CHECK(m.dropped[1].kind == "transient");
   CHECK(m.dropped[1].records == 2);
-  CHECK(m.dropped[1].reason == "no clock rule is fitted yet");
+  CHECK(m.dropped[1].reason == "how fast the clock follows is no part of the rule");
   CHECK(m.dropped[2].reason == "data type fp8: only bf16 has tables");
   CHECK(m.dropped[3].reason == "not causal: tables count half of the square");
 }
@@ -143,7 +183,7 @@ TEST_CASE("An unknown kind is refused with the nearest one") {
         "2:2: unknown kind 'gem' | did you mean 'gemm'?");
   CHECK(complaints(device + "\n{\"kind\": \"bandwidth\"}") ==
         "2:2: unknown kind 'bandwidth' | known: device, gemm, batched_gemm, attention, hbm_stream, "
-        "copy, launch, interference, pin, power");
+        "copy, launch, interference, pin, power, duty, transient");
 }
 
 TEST_CASE("Missing and impossible fields are refused") {
