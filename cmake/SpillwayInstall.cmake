@@ -6,6 +6,7 @@ include(CMakePackageConfigHelpers)
 # are fixed and an installed tree may be moved as a whole.
 install(TARGETS spillway RUNTIME DESTINATION bin)
 foreach(folder IN ITEMS
+    hw_models/calibrated
     hw_models/catalog
     hw_models/tables
     workloads/catalog

@@ -18,7 +18,8 @@ namespace {
 
 const std::string microbench = "results/reference/h200/microbench.jsonl";
 const std::string attention = "results/reference/h200/attention.jsonl";
-const Arguments committed{"calibrate", microbench, attention};
+const std::string power = "results/reference/h200/power.jsonl";
+const Arguments committed{"calibrate", microbench, attention, power};
 
 // Records of a made-up machine with copies only.
 const std::string small_machine = [] {
@@ -40,6 +41,29 @@ bool has_part_files(const TemporaryFolder& folder) {
 
 } // namespace
 
+// The title of the source says with what it was measured, which no record does.
+TEST_CASE("The committed calibration is what the committed measurements give") {
+  const TemporaryFolder folder;
+  for (const char* name : {"hw_models/tables", "hw_models/calibrated"}) {
+    std::filesystem::create_directories(folder.path(name));
+  }
+  const ProgramResult result = ask(
+      committed + Arguments{"--name", "h200", "--source",
+                            "Spillway's own micro-benchmarks on one NVIDIA H200 (JAX 0.11.2, CUDA "
+                            "13)",
+                            "--tables", folder.path("hw_models/tables"), "-o",
+                            folder.path("hw_models/calibrated/h200.yaml")});
+  CHECK(result.exit_code == 0);
+  for (const char* name :
+       {"calibrated/h200.yaml", "tables/h200-matmul-bf16.yaml",
+        "tables/h200-grouped-matmul-bf16.yaml", "tables/h200-attention-gqa-forward-bf16.yaml",
+        "tables/h200-attention-gqa-backward-bf16.yaml"}) {
+    INFO(name);
+    const std::string file = std::string("hw_models/") + name;
+    CHECK(read_text(folder.path(file)) == read_text(file));
+  }
+}
+
 TEST_CASE("calibrate reports fits, what was dropped, and fit against measurement") {
   const TemporaryFolder folder;
   const ProgramResult result = ask(committed + Arguments{"-o", folder.path("own.yaml")});
@@ -47,8 +71,9 @@ TEST_CASE("calibrate reports fits, what was dropped, and fit against measurement
   CHECK(result.err ==
         folder.path("own.yaml") + " is not a whole machine yet; --base NAME says the rest\n");
   const std::string& text = result.out;
-  CHECK(text.starts_with("NVIDIA H200: 189 records in microbench.jsonl, attention.jsonl\n"));
-  CHECK(std::regex_search(text, std::regex("\nhost\\.d2h\\.rate +21  54\\.74 GB/s  52\\.92 GB/s  "
+  CHECK(text.starts_with(
+      "NVIDIA H200: 238 records in microbench.jsonl, attention.jsonl, power.jsonl\n"));
+  CHECK(std::regex_search(text, std::regex("\nhost\\.d2h\\.rate +21 +54\\.74 GB/s +52\\.92 GB/s +"
                                            "55\\.33 GB/s +1\\.34 % +3\\.31 %\n")));
   CHECK(std::regex_search(
       text, std::regex("\nhbm_stream +7  working set of at most 4 times the L2 cache of 62\\.91 "
@@ -87,16 +112,16 @@ TEST_CASE("calibrate --json has the same, for programs") {
   CHECK(result.err.empty());
   const Json json = Json::parse(result.out);
   CHECK(json["device"] == "NVIDIA H200");
-  CHECK(json["records"] == 189);
-  CHECK(json["coefficients"].size() == 8);
-  CHECK(json["coefficients"][3]["path"] == "host.d2h.rate");
-  CHECK(json["coefficients"][3]["value"].get<double>() == doctest::Approx(54.74e9).epsilon(0.0005));
+  CHECK(json["records"] == 238);
+  CHECK(json["coefficients"].size() == 14);
+  CHECK(json["coefficients"][9]["path"] == "host.d2h.rate");
+  CHECK(json["coefficients"][9]["value"].get<double>() == doctest::Approx(54.74e9).epsilon(0.0005));
   CHECK(json["fits"].size() == 8);
   CHECK(json["fits"][1]["name"] == "matmul");
   CHECK(json["fits"][1]["samples"].size() == 114); // all, not only the worst
   CHECK(json["fits"][1]["samples"][0]["sizes"] == Json::array({128, 128, 128}));
   CHECK(json["beside_copies"].size() == 12);
-  CHECK(json["not_used"].size() == 2);
+  CHECK(json["not_used"].size() == 3);
   CHECK(json["base"] == "h200");
   CHECK(json["missing"].empty());
   CHECK(json["written"] == Json::array({file}));

@@ -30,6 +30,8 @@ if(NOT CXX_FLAGS MATCHES "-fsanitize")
 endif()
 
 run("${CMAKE_COMMAND}" -E chdir "${work}" "${prefix}/bin/spillway" compare deepseek-v3-gb200)
+# A hardware file that extends another.
+run("${CMAKE_COMMAND}" -E chdir "${work}" "${prefix}/bin/spillway" catalog h200)
 
 run("${CMAKE_COMMAND}"
   -S "${SOURCE_DIR}/tests/consumer"
