@@ -4,7 +4,7 @@
 //   attention   flops / (table rate x attention_derate / table derate)
 //   memory      overhead + bytes / hbm_rate
 //
-// A table's times hold all that one kernel in a queue costs, its launch included. The
+// A table's times stand for all that one kernel in a queue costs, its launch included. The
 // rates of matmul and attention are multiplied by the clock's speed, which is 1 unless
 // the device has a clock rule and someone has solved it.
 //

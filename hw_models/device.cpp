@@ -217,9 +217,8 @@ void read_host(const YamlNode& node, const Sources& sources, Device& device,
     device.duplex_rate = section.read("duplex_rate", Dimension::byte_rate, positive);
   }
   device.peeled_copy_rate = section.read("peeled_copy_rate", Dimension::byte_rate, positive);
-  if (in.has("overlapped_d2h_rate")) {
-    device.overlapped_d2h_rate =
-        section.read("overlapped_d2h_rate", Dimension::byte_rate, positive);
+  if (in.has("loop_store_share")) {
+    device.loop_store_share = section.read("loop_store_share", std::nullopt, share);
   }
   in.finish();
 }
@@ -291,8 +290,8 @@ std::vector<Coefficient*> Device::coefficients() {
   if (duplex_rate) {
     all.push_back(&*duplex_rate);
   }
-  if (overlapped_d2h_rate) {
-    all.push_back(&*overlapped_d2h_rate);
+  if (loop_store_share) {
+    all.push_back(&*loop_store_share);
   }
   if (clock) {
     all.insert(all.end(), {&clock->limit_rate, &clock->attention_power, &clock->memory_power,

@@ -60,7 +60,7 @@ struct Device {
   Coefficient memory;          // bytes of HBM that the driver reports
   Coefficient context;         // bytes outside the framework's pool
   Coefficient hbm_rate;        // sustained, reads plus writes
-  Coefficient kernel_overhead; // seconds per kernel
+  Coefficient kernel_overhead; // seconds per kernel bound by HBM; tables hold theirs
   Coefficient matmul_derate;   // in-step rate over micro-benchmark rate
   Coefficient attention_derate;
   Coefficient shape_factor;   // true rate of one product shape over the table's smoothed one
@@ -71,7 +71,8 @@ struct Device {
   Coefficient h2d_rate, h2d_latency;
   std::optional<Coefficient> duplex_rate; // both directions of one GPU together
   Coefficient peeled_copy_rate;
-  std::optional<Coefficient> overlapped_d2h_rate; // of one store beside kernels; none: d2h_rate
+  std::optional<Coefficient> loop_store_share; // of d2h_rate, for a store on a stream of its own
+                                               // in a compiled loop; none: all of it
   Coefficient scale_up_rate, scale_up_latency;
   Coefficient all_gather, reduce_scatter, all_to_all; // bus bandwidth / scale_up_rate
   Coefficient scale_out_rate, scale_out_latency, scale_out_efficiency;

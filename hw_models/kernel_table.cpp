@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t max_columns = 7;
 const std::array<std::string, 3> op_names{"matmul", "grouped_matmul", "attention"};
 const std::array<std::string, 5> stage_names{"forward", "dgrad", "wgrad", "backward", "any"};
+const std::array<std::string, 4> number_kinds{"datasheet", "measured", "inferred", "assumed"};
 const std::array<std::string, 3> type_names{"fp32", "bf16", "fp8"};
 
 const std::array<std::vector<std::string>, 3> column_names{{
@@ -128,7 +129,7 @@ KernelTable KernelTable::read(const YamlNode& node, Diagnostics& diagnostics) {
   if (const YamlNode* node_timing = in.child("timing_overhead")) {
     MapReader map(*node_timing, "timing_overhead", diagnostics);
     timing_overhead = map.quantity("value", Dimension::seconds, {0.0, 1.0});
-    static_cast<void>(map.text("kind"));
+    static_cast<void>(map.choice("kind", number_kinds));
     static_cast<void>(map.text("note"));
     map.finish();
   }

@@ -127,9 +127,8 @@ Simulation simulate(const Scenario& scenario, const PolicySpec& policy, RateCach
   run.result.clock_speed = speed;
   if (scenario.device.clock) {
     run.result.assumptions.push_back(
-        {"clock of matmul and attention",
-         fmt::format("{:.3f} of what matmuls alone sustain", speed), "inferred",
-         "the step's power meets the board's limit, see hardware.gpu.clock"});
+        {"clock of matmul and attention", fmt::format("{:.3f} of the kernel tables'", speed),
+         "inferred", "the step's power meets the board's limit, see hardware.gpu.clock"});
   }
   return run;
 }

@@ -30,8 +30,8 @@ struct FrameworkSpec {
   SourcedNumber activation_backward_rerun;   // gate and up re-run, product rebuilt before
   SourcedNumber permute;                     // of the routed rows, each direction
   SourcedNumber combine;                     // of what the weighted sum reads and writes
-  SourcedNumber
-      scatter_add; // more traffic forward, of the routed rows, where rows are added in place
+  // More traffic of the routed rows, each direction, where rows are added in place.
+  SourcedNumber scatter_add;
   SourcedNumber embedding;                         // of the residual stream, each direction
   SourcedNumber loss_forward, loss_backward;       // bytes per logit
   SourcedNumber logit_bytes, logit_gradient_bytes; // memory per logit

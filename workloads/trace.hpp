@@ -56,8 +56,8 @@ struct Op {
   std::vector<TensorIndex> reads;
   std::vector<TensorIndex> writes;
   WeightGroup weights = WeightGroup::none;
-  // Its backward rebuilds what it writes: re-running it costs nothing when all that
-  // it reads is at hand.
+  // Cheap, and its backward rebuilds what it writes: a compiled loop re-runs it where it
+  // is read, or at no cost in that backward when all that it reads is at hand.
   bool fuses_into_backward = false;
 };
 

@@ -1,7 +1,7 @@
 // The clock that a power-limited board settles at over one step.
 //
-// Speed s multiplies the table rates of matmul and attention kernels; s = 1 is the
-// state in which the tables were taken. Powers are shares of the board's limit: p_x
+// Speed s multiplies the (derated) table rates of matmul and attention kernels; s = 1 is
+// the state of the tables of products. Powers are shares of the board's limit: p_x
 // with idle compute, p_m under kernels bound by HBM, p_a under attention at s = 1.
 // Above p_x a matmul draws in proportion to its flops, whatever their shape: one whose
 // shape runs at a low rate leaves the clock more room. With F flops of matmuls and the

@@ -193,7 +193,7 @@ void RankEmitter::before_backward(std::size_t layer, TaskId top) {
       start_waits_.insert(start_waits_.end(), tasks_[layer].reloads.begin(),
                           tasks_[layer].reloads.end());
     }
-    if (!instance.first_of_loop() && reloads_at_top(layer)) {
+    if (!instance.first_of_loop() && reloads_at_top(layer - 1)) {
       const std::vector<OffloadedTensor>& all = context_.program_of(layer - 1).offloaded;
       for (std::size_t k = 0; k < all.size(); ++k) {
         if (!all[k].done_before_attention) {
@@ -222,15 +222,16 @@ void RankEmitter::before_backward(std::size_t layer, TaskId top) {
 void RankEmitter::before_backward_step(std::size_t layer, const ProgramStep& step) {
   const CopySchedule schedule = places_of(context_.scenario.runtime);
   if (schedule == CopySchedule::pipelined && step.is_attention_backward &&
-      !context_.layers[layer].first_of_loop() && !reloads_at_top(layer)) {
+      !context_.layers[layer].first_of_loop() && !reloads_at_top(layer - 1)) {
     reload_all(layer - 1, last_compute_, false);
   }
 }
 
-// A tensor that is used up early leaves its buffer to the one of the next layer.
+// A tensor that is used up early leaves its buffer to the one of the next layer. Layers of
+// one loop share a program, so `step` means the same in both.
 void RankEmitter::after_backward_step(std::size_t layer, std::uint32_t step, TaskId task) {
-  if (places_of(context_.scenario.runtime) == CopySchedule::pipelined && reloads_at_top(layer) &&
-      !context_.layers[layer].first_of_loop()) {
+  if (places_of(context_.scenario.runtime) == CopySchedule::pipelined &&
+      !context_.layers[layer].first_of_loop() && reloads_at_top(layer - 1)) {
     const std::vector<OffloadedTensor>& all = context_.program_of(layer - 1).offloaded;
     for (std::size_t k = 0; k < all.size(); ++k) {
       if (all[k].done_before_attention && all[k].last_backward_reader == step) {

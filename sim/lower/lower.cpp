@@ -240,7 +240,7 @@ std::int64_t StepContext::unchecked_bytes(std::size_t layer) const {
   double bytes =
       f.unchecked_stream.value * static_cast<double>(kind.tensors[kind.input].bytes.count()) +
       f.unchecked_activation.value * static_cast<double>(kind.gated_bytes.count());
-  for (std::size_t g = 0; g < weight_group_count; ++g) {
+  for (std::size_t g = 0; g < weight_group_count && copies_weights(layer, g); ++g) {
     bytes += f.unchecked_weights.value * shard_parameters(layer, g) *
              static_cast<double>(bytes_per_element(scenario.precision.compute));
   }
@@ -254,8 +254,15 @@ bool StepContext::copies_weights(std::size_t layer, std::size_t group) const {
 }
 
 bool StepContext::folds_by_matrix(std::size_t layer, std::size_t group) const {
-  return scenario.framework.gradients_allocated_at_once && kind_of(layer).checkpointed &&
-         shard_group(group).size == 1;
+  return by_matrix(group) && kind_of(layer).checkpointed;
+}
+
+bool StepContext::by_matrix(std::size_t group) const {
+  return scenario.framework.gradients_allocated_at_once && shard_group(group).size == 1;
+}
+
+bool StepContext::keeps_casts(std::size_t layer) const {
+  return plan.kinds[layers[layer].kind].unchecked && scenario.framework.unchecked_weights.value > 0;
 }
 
 double StepContext::held_parameters() const {

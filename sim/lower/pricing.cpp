@@ -54,8 +54,9 @@ double copy_limit(const Device& device, PriceOf of, CopySchedule schedule) {
   if (of == PriceOf::peeled_store || of == PriceOf::peeled_reload) {
     return device.peeled_copy_rate.value;
   }
-  if (of == PriceOf::store && schedule != CopySchedule::serialized && device.overlapped_d2h_rate) {
-    return device.overlapped_d2h_rate->value;
+  const bool in_loop = schedule == CopySchedule::loop_bound || schedule == CopySchedule::pipelined;
+  if (of == PriceOf::store && in_loop && device.loop_store_share) {
+    return device.loop_store_share->value * device.d2h_rate.value;
   }
   return std::numeric_limits<double>::infinity();
 }

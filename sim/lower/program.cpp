@@ -209,12 +209,13 @@ bool only_backward_reads(const LayerKind& kind, const KindPlan& plan, const Op& 
 }
 
 // A re-run that its own backward does in passing: it rebuilds the output, from what is
-// at hand, and no other re-run needs it.
-bool is_free_rerun(const LayerKind& kind, const KindPlan& plan, const Op& op) {
+// at hand, and no other re-run needs it. Elsewhere than in a compiled loop the weight
+// gradient that reads the output comes first.
+bool is_free_rerun(const LayerKind& kind, const KindPlan& plan, const Op& op, bool compiled) {
   const bool at_hand = std::all_of(op.reads.begin(), op.reads.end(), [&](TensorIndex t) {
     return t == kind.input || plan.tensors[t].saved();
   });
-  return op.fuses_into_backward && at_hand && only_backward_reads(kind, plan, op);
+  return compiled && op.fuses_into_backward && at_hand && only_backward_reads(kind, plan, op);
 }
 
 BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan, bool compiled) {
@@ -237,7 +238,7 @@ BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan, bool c
     std::vector<OpIndex> batch;
     std::vector<TensorIndex> open = kind.backward[b].needs;
     const OpIndex own = kind.backward[b].forward;
-    if (rerun[own] && !done[own] && is_free_rerun(kind, plan, kind.ops[own])) {
+    if (rerun[own] && !done[own] && is_free_rerun(kind, plan, kind.ops[own], compiled)) {
       done[own] = true;
       batch.push_back(own);
     }
@@ -391,11 +392,11 @@ bool is_rerun(const LayerKind& kind, const KindPlan& plan, TensorIndex t) {
   return t != kind.input && !plan.tensors[t].saved();
 }
 
-ProgramStep rerun_step(const LayerKind& kind, const KindPlan& plan, OpIndex index,
+ProgramStep rerun_step(const LayerKind& kind, const KindPlan& plan, OpIndex index, bool compiled,
                        std::vector<Work>& works) {
   const Op& op = kind.ops[index];
-  return make_step(op.name, Phase::recompute, is_free_rerun(kind, plan, op) ? Work{} : op.work,
-                   works);
+  return make_step(op.name, Phase::recompute,
+                   is_free_rerun(kind, plan, op, compiled) ? Work{} : op.work, works);
 }
 
 ProgramStep gradient_step(const LayerKind& kind, const KindPlan& plan, std::uint32_t index,
@@ -411,7 +412,7 @@ void make_backward(const LayerKind& kind, const KindPlan& plan, const FrameworkS
   std::vector<ProgramStep>& steps = program.backward;
   const BackwardOrder order = order_backward(kind, plan, framework.compiled_order);
   for (const BackwardOrder::Item& item : order.items) {
-    steps.push_back(item.rerun ? rerun_step(kind, plan, item.index, works)
+    steps.push_back(item.rerun ? rerun_step(kind, plan, item.index, framework.compiled_order, works)
                                : gradient_step(kind, plan, item.index, works));
   }
   WeightMarks marks(kind);

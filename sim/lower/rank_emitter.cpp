@@ -228,26 +228,27 @@ TaskId RankEmitter::emit_step_task(std::size_t segment_index, std::uint32_t step
   return task;
 }
 
-// Gathered weights come and go together, casts of whole weights matrix by matrix. The
-// copies that a layer without checkpoint kept are all taken out at its top.
+// Gathered weights come and go together, and so do an eager framework's casts; a compiled
+// loop casts whole weights matrix by matrix. The casts that a layer without checkpoint
+// kept are all taken out of their stacks at its top.
 void RankEmitter::hold_weights(TaskId task, std::size_t segment_index, const ProgramStep& step) {
   const std::size_t layer = segments_[segment_index].layer;
   const bool stay = weights_stay(segment_index);
   const bool stayed = segment_index > 0 && weights_stay(segment_index - 1);
-  const bool all_at_once = segments_[segment_index].backward && context_.unchecked_bytes(layer) > 0;
+  const bool all_at_once = segments_[segment_index].backward && context_.keeps_casts(layer);
   for (std::size_t g = 0; g < weight_group_count; ++g) {
     if (!context_.copies_weights(layer, g)) {
       continue;
     }
-    const bool gathers = context_.shard_group(g).size > 1;
+    const bool by_matrix = context_.by_matrix(g);
     const std::int64_t taken =
-        gathers || stayed ? 0
-        : all_at_once     ? (step.first_use[g] ? context_.program_of(layer).matrix_bytes(g) : 0)
-                          : step.first_use_bytes[g];
-    const std::int64_t given_back = stay ? 0
-                                    : gathers
-                                        ? (step.last_use[g] ? context_.gathered_bytes(layer, g) : 0)
-                                        : step.last_use_bytes[g];
+        !by_matrix || stayed ? 0
+        : all_at_once        ? (step.first_use[g] ? context_.program_of(layer).matrix_bytes(g) : 0)
+                             : step.first_use_bytes[g];
+    const std::int64_t given_back =
+        stay        ? 0
+        : by_matrix ? step.last_use_bytes[g]
+                    : (step.last_use[g] ? context_.gathered_bytes(layer, g) : 0);
     if (taken > 0) {
       context_.graph.allocate_at_start(task, hbm(HbmOwner::gathered_weights, taken));
     }

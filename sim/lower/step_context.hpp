@@ -44,6 +44,11 @@ struct StepContext {
   [[nodiscard]] std::int64_t gathered_bytes(std::size_t layer, std::size_t group) const;
   // Whether a copy of a group's weights is made for use: gathered or cast.
   [[nodiscard]] bool copies_weights(std::size_t layer, std::size_t group) const;
+  // Whether a group's casts and gradients come and go matrix by matrix: in a compiled
+  // loop, where the rank holds the whole group.
+  [[nodiscard]] bool by_matrix(std::size_t group) const;
+  // Whether a layer without checkpoint keeps the casts of its weights for backward.
+  [[nodiscard]] bool keeps_casts(std::size_t layer) const;
   // Whether each matrix's gradient goes into the stack of all layers as soon as it is
   // there, unreduced.
   [[nodiscard]] bool folds_by_matrix(std::size_t layer, std::size_t group) const;

@@ -46,7 +46,9 @@ void RankEmitter::gather_weights(std::size_t segment_index, TaskId top, WhichWei
   const Phase phase = segment.backward ? Phase::backward : Phase::forward;
   for (std::size_t g = 0; g < weight_group_count; ++g) {
     const bool gathers = context_.shard_group(g).size > 1;
-    const bool casts = stored != computed && context_.kind_of(segment.layer).casts_weights;
+    // A layer without checkpoint kept the casts of its forward.
+    const bool kept = segment.backward && context_.keeps_casts(segment.layer);
+    const bool casts = stored != computed && context_.kind_of(segment.layer).casts_weights && !kept;
     if (!program.uses_weights(segment.backward, g) || !(gathers ? which.gathers : which.casts)) {
       continue;
     }
@@ -56,6 +58,10 @@ void RankEmitter::gather_weights(std::size_t segment_index, TaskId top, WhichWei
           context_.shard_parameters(segment.layer, g) * static_cast<double>(stored + computed);
       ready = add_kernel(hbm_work(bytes), info(TaskKind::kernel, phase, segment.layer,
                                                std::string("cast ") + group_label(g)));
+      if (!gathers && !context_.by_matrix(g)) {
+        context_.graph.allocate_at_start(
+            ready, hbm(HbmOwner::gathered_weights, context_.gathered_bytes(segment.layer, g)));
+      }
     }
     if (gathers) {
       const TaskId gather = add_collective(collective_work(WorkKind::all_gather, segment.layer, g),

@@ -341,46 +341,6 @@ TEST_CASE("Pipelined copies have a window in the neighbouring layer") {
   }
 }
 
-// 128 MiB at 40 instead of 100 GB/s: beside kernels only, and stores only.
-TEST_CASE("A rate of overlapped stores limits them and nothing else") {
-  const std::vector<std::string> limit{"hardware.host.overlapped_d2h_rate=40 GB/s"};
-  const SimTime slow = copy_time(query_bytes, 40e9, 7e-6);
-  const SimTime fast = copy_time(query_bytes, 100e9, 7e-6);
-  const SimTime back = copy_time(query_bytes, 125e9, 9e-6);
-  for (const char* schedule : {"loop_bound", "pipelined", "streamed"}) {
-    CAPTURE(schedule);
-    const Simulation simulation = run(with_schedule(schedule, limit), "offload");
-    const StepView step(simulation);
-    CHECK(step.took(step.store("query_proj", first_layer)) == slow);
-    CHECK(step.took(step.reload("query_proj", first_layer)) == back);
-  }
-  const Simulation simulation = run(with_schedule("serialized", limit), "offload");
-  const StepView step(simulation);
-  CHECK(step.took(step.store("query_proj", first_layer)) == fast);
-}
-
-// Gate and up are used up before the backward of attention, so that their buffers are free
-// for those of the next layer, which come after the others. Alone, the gate is also read by
-// the product's re-run for the last weight gradients.
-TEST_CASE("A tensor that is used up early is reloaded into its own buffer") {
-  const std::string both =
-      "policies.both={preset: full, tensors: {query_proj: offload, key_proj: offload, "
-      "mlpwi_0: offload, mlpwi_1: offload}}";
-  const Simulation simulation = run(with_schedule("pipelined", {both}), "both");
-  const StepView step(simulation);
-  const TaskId user = step.find("d mlp activation", first_layer + 1, Phase::backward);
-  for (const char* early : {"mlpwi_0", "mlpwi_1"}) {
-    const TaskId reload = step.reload(early, first_layer);
-    CHECK(step.start(reload) >= step.end(user));
-    CHECK(step.start(reload) >= step.end(step.reload("key_proj", first_layer)));
-  }
-  CHECK(step.start(step.reload("query_proj", first_layer)) < step.start(user));
-  const Simulation alone = run(with_schedule("pipelined"), "four");
-  const StepView other(alone);
-  CHECK(other.start(other.reload("mlpwi_0", first_layer)) <
-        other.start(other.find("d mlp activation", first_layer + 1, Phase::backward)));
-}
-
 // The layer input is produced by the layer before, so nothing in layer i + 1
 // produces it again before its end: the whole layer is its window.
 TEST_CASE("A pipelined store of the layer input must end with the next layer") {

@@ -127,9 +127,9 @@ TEST_CASE("Every committed coefficient has a kind, a source and an ordered range
       CHECK(paths.insert(c->path).second);
     }
     // All 23 fields of Device, one more where both directions share a limit, one where
-    // overlapped stores have their own, and the six of a clock rule.
+    // stores in a loop have a share, and the six of a clock rule.
     const std::size_t optional = (device.duplex_rate ? 1U : 0U) +
-                                 (device.overlapped_d2h_rate ? 1U : 0U) + (device.clock ? 6U : 0U);
+                                 (device.loop_store_share ? 1U : 0U) + (device.clock ? 6U : 0U);
     CHECK(paths.size() == 23 + optional);
     CHECK(paths.count("gpu.shape_factor") == 1);
     for (const char* path :

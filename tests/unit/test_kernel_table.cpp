@@ -278,7 +278,13 @@ TEST_CASE("What timing adds to every row is taken off") {
         about(2.1e9 / 10e-6));
   CHECK(reports(matmul_text("  3000 500 700 12.5\n  100 100 100 2.5\n", overhead)) ==
         "10:1: a row must take longer than 'timing_overhead'");
-  CHECK(reports(matmul_text(row_1, "stage: any\ntiming_overhead: {value: 2.5, kind: x}\n")) != "");
+  CHECK(
+      reports(matmul_text(row_1, "stage: any\ntiming_overhead: {value: 2.5 us, kind: guessed, "
+                                 "note: n}\n")) ==
+      "11:40: unknown value 'guessed' for 'kind' | known: datasheet, measured, inferred, assumed");
+  CHECK(reports(
+            matmul_text(row_1, "stage: any\ntiming_overhead: {value: 2.5 us, kind: measured}\n")) ==
+        "11:18: missing key 'note' in 'timing_overhead'");
 }
 
 TEST_CASE("A bad row is reported with file, line and column") {

@@ -118,6 +118,33 @@ TEST_CASE("A small mixed model with casts, experts and accumulation balances as 
 }
 
 // Both GPUs of a CPU do the same and share evenly.
+// Groups of one rank: whole layers and whole experts, cast and folded matrix by matrix in
+// a compiled loop, layer by layer elsewhere.
+TEST_CASE("Groups that one rank holds balance under every framework and precision") {
+  const std::vector<std::vector<std::string>> splits{{"gpus=1", "parallel={fsdp: 1, expert: 1}"},
+                                                     {"gpus=8", "parallel={fsdp: 1, expert: 8}"}};
+  for (const std::vector<std::string>& split : splits) {
+    for (const char* weights : {"fp32", "bf16"}) {
+      for (const char* framework : {"maxtext", "jax-scan", "pytorch"}) {
+        CAPTURE(split.front());
+        CAPTURE(weights);
+        CAPTURE(framework);
+        std::vector<std::string> assignments = split;
+        assignments.push_back(std::string("precision.weights=") + weights);
+        assignments.push_back(std::string("runtime.framework=") + framework);
+        assignments.emplace_back("policies.offload.tensors={moe_mlpwi_0: offload}");
+        const Scenario scenario = scenario_from(mixed, assignments);
+        for (const PolicySpec& policy : scenario.policies) {
+          CAPTURE(policy.name);
+          RateCache cache;
+          const Simulation simulation = simulate(scenario, policy, cache);
+          CHECK(simulation.timeline.final_bytes == held_at_the_start(simulation.lowered));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("Two symmetric ranks have identical timelines") {
   const Scenario scenario = scenario_from(mixed);
   for (const PolicySpec& policy : scenario.policies) {

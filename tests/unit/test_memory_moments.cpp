@@ -218,11 +218,10 @@ TEST_CASE("When the optimizer starts all gradients that are not used yet are the
 
 // ---- without checkpoint ----
 
-// Per layer five residual streams, three ups and the bf16 copy of every weight, beside
-// what backward reads. At the head all layers have it; a layer's is a part of a stack and
-// stays until the layer is done.
+// Per layer five residual streams and three ups, beside what backward reads. At the head all layers
+// have it; a layer's is a part of a stack and stays until the layer is done.
 TEST_CASE("Without checkpoint a compiled loop keeps more than backward reads") {
-  const std::int64_t each = 5 * stream + 3 * up + 2 * layer_parameters;
+  const std::int64_t each = 5 * stream + 3 * up;
   const Simulation more = run(scenario_from(text), "none");
   const Simulation plain = run(scenario_from(text, {fill_nothing}), "none");
   const StepView a(more);
@@ -315,6 +314,17 @@ TEST_CASE("A whole layer's casts and gradients come and go matrix by matrix") {
   CHECK(gradients("d attention") == 0);
 }
 
+// Elsewhere a layer's casts are made at its top and dropped together.
+TEST_CASE("An eager framework's casts come and go with their layer") {
+  const Simulation simulation =
+      run(scenario_from(text, {"precision.weights=fp32", "runtime.framework=pytorch"}), "remat");
+  const StepView view(simulation);
+  for (const char* label : {"query_proj", "attention", "mlp down"}) {
+    CHECK(held(simulation, HbmOwner::gathered_weights, view.find(label, 2, Phase::forward)) ==
+          2 * layer_parameters);
+  }
+}
+
 // Without checkpoint the copies that forward kept are all taken out of their stacks when
 // the layer begins, and go one by one.
 TEST_CASE("A layer without checkpoint takes out all of its weights at its top") {
@@ -325,6 +335,27 @@ TEST_CASE("A layer without checkpoint takes out all of its weights at its top") 
   CHECK(held(simulation, HbmOwner::gathered_weights,
              view.find("d mlp activation", 2, Phase::backward)) ==
         2 * layer_parameters - std::int64_t{512} * 2048 * 2);
+  // They are not cast again, unlike those of a checkpointed layer.
+  const auto casts = [&](const char* policy) {
+    const Simulation other = run(scenario_from(text, {"precision.weights=fp32"}), policy);
+    return std::count_if(other.lowered.tasks.begin(), other.lowered.tasks.end(),
+                         [&](const TaskInfo& info) {
+                           return info.phase == Phase::backward &&
+                                  other.lowered.labels[info.label] == "cast weights";
+                         });
+  };
+  CHECK(casts("none") == 0);
+  CHECK(casts("remat") == layers);
+}
+
+// Where nothing is cast, nothing is kept of it.
+TEST_CASE("Weights in the compute precision leave no copies behind") {
+  const auto saved = [](const std::string& weights) {
+    const Simulation simulation =
+        run(scenario_from(text, {"precision.weights=" + weights}), "none");
+    return held(simulation, HbmOwner::saved_activations, StepView(simulation).first_forward(head));
+  };
+  CHECK(saved("fp32") - saved("bf16") == layers * 2 * layer_parameters);
 }
 
 // A kept tensor is a part of a stack and stays until its layer is done. Attention and
