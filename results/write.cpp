@@ -174,6 +174,17 @@ PartFile write_beside(const OutputFile& output) {
   return part;
 }
 
+// One that is still to be written has no identity yet, only a place.
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  namespace fs = std::filesystem;
+  std::error_code status;
+  if (fs::equivalent(a, b, status)) {
+    return true;
+  }
+  const fs::path place = fs::weakly_canonical(a, status);
+  return !status && place == fs::weakly_canonical(b, status) && !status;
+}
+
 } // namespace
 
 std::string run_json(const RunResult& result) {
@@ -242,6 +253,19 @@ void write_outputs(const std::vector<OutputFile>& files) {
       part.discard();
     }
     throw;
+  }
+}
+
+void check_output_is_no_input(const std::string& output,
+                              const std::vector<std::filesystem::path>& inputs) {
+  if (output.empty() || output == "-") {
+    return;
+  }
+  for (const std::filesystem::path& input : inputs) {
+    if (!input.empty() && same_file(output, input)) {
+      throw InputError(fmt::format("'{}' would overwrite its own input", output),
+                       fmt::format("'{}' is read; write to another file", input.string()));
+    }
   }
 }
 

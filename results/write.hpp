@@ -3,6 +3,7 @@
 
 #include "results/run_result.hpp"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -36,5 +37,11 @@ struct OutputFile {
   std::string text;
 };
 void write_outputs(const std::vector<OutputFile>& files);
+
+// Throws InputError when writing `output` would replace one of `inputs`, whatever
+// links lead to it; asked before there is anything to write. Standard output ("-") and
+// an empty name replace nothing.
+void check_output_is_no_input(const std::string& output,
+                              const std::vector<std::filesystem::path>& inputs);
 
 } // namespace spillway

@@ -1,5 +1,7 @@
 #include "sim/base/error.hpp"
 
+#include "sim/base/source_text.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,22 +36,6 @@ constexpr std::size_t most_message_columns = 500; // a key can be as long as a f
     }
   }
   return taken;
-}
-
-// Nothing that a file contains may steer the terminal.
-[[nodiscard]] std::string printable(std::string text) {
-  const auto is_control = [](char byte) {
-    return static_cast<unsigned char>(byte) < 0x20U || byte == '\x7f';
-  };
-  std::replace_if(text.begin(), text.end(), is_control, ' ');
-  return text;
-}
-
-[[nodiscard]] std::string shortened(const std::string& text) {
-  if (text.size() <= most_message_columns || count_columns(text) <= most_message_columns) {
-    return printable(text);
-  }
-  return printable(columns_of(text, 1, most_message_columns - 3)) + "...";
 }
 
 struct Excerpt {
@@ -139,8 +125,8 @@ std::size_t count_columns(std::string_view utf8) {
 
 std::string format_diagnostic(const Diagnostic& diagnostic) {
   const Place& place = diagnostic.place;
-  const std::string hint = shortened(diagnostic.hint);
-  std::string text = header_of(place) + shortened(diagnostic.message);
+  const std::string hint = printable(diagnostic.hint, most_message_columns);
+  std::string text = header_of(place) + printable(diagnostic.message, most_message_columns);
   const bool has_line = place.source && place.line > 0 &&
                         static_cast<std::size_t>(place.line) <= place.source->lines.size();
   if (!has_line) {

@@ -166,4 +166,30 @@ std::optional<char32_t> find_control_character(std::string_view text) {
   return std::nullopt;
 }
 
+std::string printable(std::string_view text, std::size_t most_columns) {
+  constexpr std::string_view dots = "...";
+  std::string out;
+  std::size_t before_dots = 0; // bytes of `out`
+  std::size_t columns = 0;
+  for (std::size_t at = 0; at < text.size(); ++columns) {
+    if (columns == most_columns) {
+      out.resize(before_dots);
+      return out.append(dots);
+    }
+    if (columns + dots.size() == most_columns) {
+      before_dots = out.size();
+    }
+    const CodePoint point = decode_at(text, at);
+    if (point.length == 0) {
+      out += "\uFFFD";
+    } else if (is_control(point.value) || point.value == '\t' || point.value == '\n') {
+      out += ' ';
+    } else {
+      out += text.substr(at, point.length);
+    }
+    at += std::max<std::size_t>(point.length, 1);
+  }
+  return out;
+}
+
 } // namespace spillway

@@ -1,9 +1,10 @@
 // How text gets in: reading a file that may be anything, and refusing bytes that
-// are no text before any parser sees them.
+// are no text before any parser sees them. And how text of others gets out again.
 #pragma once
 
 #include "sim/base/error.hpp"
 
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -23,5 +24,11 @@ namespace spillway {
 
 // The first control character other than tab and LF in valid UTF-8.
 [[nodiscard]] std::optional<char32_t> find_control_character(std::string_view text);
+
+// Nothing that a file contains may steer the terminal: a control character, tabs and
+// line ends too, becomes a blank, a byte that is no UTF-8 becomes U+FFFD. A text of
+// more code points than `most_columns` is cut to that many, the last three "...".
+[[nodiscard]] std::string printable(std::string_view text,
+                                    std::size_t most_columns = std::string_view::npos);
 
 } // namespace spillway

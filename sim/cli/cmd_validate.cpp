@@ -93,6 +93,22 @@ void check_combinations(const CommonOptions& options) {
   }
 }
 
+// Measurements are not replaced by what is said about them.
+void check_json_is_no_input(const Catalog& catalog, const CommonOptions& options) {
+  std::vector<std::filesystem::path> inputs{options.profiles, options.against};
+  const auto add = [&](CatalogKind kind, const std::string& name) {
+    if (!name.empty()) {
+      inputs.push_back(catalog.find(kind, name));
+    }
+  };
+  if (!options.json.empty()) {
+    add(CatalogKind::hardware, options.hardware);
+    add(CatalogKind::framework, options.framework);
+    add(CatalogKind::trace_format, options.trace_format);
+  }
+  check_output_is_no_input(options.json, inputs);
+}
+
 } // namespace
 
 ExitCode run_validate(const std::vector<std::string>& arguments) {
@@ -103,6 +119,7 @@ ExitCode run_validate(const std::vector<std::string>& arguments) {
   const std::vector<std::filesystem::path> roots = data_roots(options.catalog);
   const Catalog catalog(roots);
   check_combinations(options);
+  check_json_is_no_input(catalog, options);
   if (!options.profiles.empty()) {
     return options.against.empty() ? validate_profiles(catalog, options)
                                    : compare_one_with_trace(catalog, options);

@@ -105,6 +105,20 @@ std::vector<std::string> long_names(const po::options_description& options) {
   return names;
 }
 
+// A text given as '' is not one left out.
+void check_none_empty(const po::variables_map& values) {
+  for (const auto& [name, value] : values) {
+    const auto* text = boost::any_cast<std::string>(&value.value());
+    if (text == nullptr || !text->empty()) {
+      continue;
+    }
+    if (name == "json" || name == "csv") {
+      throw InputError("--json and --csv need a file name, or - for standard output");
+    }
+    throw InputError(fmt::format("--{} must not be empty", name));
+  }
+}
+
 } // namespace
 
 CommonOptions parse_options(const std::string& command, const std::vector<std::string>& arguments,
@@ -115,12 +129,9 @@ CommonOptions parse_options(const std::string& command, const std::vector<std::s
   all.add(visible).add_options()("argument", po::value(&out.positional));
   po::positional_options_description positional;
   positional.add("argument", -1);
-  struct {
-    bool json_empty = false, csv_empty = false, jobs_zero = false;
-  } given;
+  po::variables_map values;
   try {
     namespace style = po::command_line_style;
-    po::variables_map values;
     po::store(po::command_line_parser(arguments)
                   .options(all)
                   .positional(positional)
@@ -128,9 +139,6 @@ CommonOptions parse_options(const std::string& command, const std::vector<std::s
                   .run(),
               values);
     po::notify(values);
-    given.json_empty = values.count("json") > 0 && out.json.empty();
-    given.csv_empty = values.count("csv") > 0 && out.csv.empty();
-    given.jobs_zero = values.count("jobs") > 0 && out.jobs == 0;
   } catch (const po::unknown_option& error) {
     const std::string name = error.get_option_name();
     throw InputError(fmt::format("unknown option '{}' of '{}'", name, command),
@@ -143,6 +151,7 @@ CommonOptions parse_options(const std::string& command, const std::vector<std::s
     print_help(command, visible);
     return out;
   }
+  check_none_empty(values);
   if (out.positional.size() > set.max_positional) {
     throw InputError(fmt::format("'{}' takes {} argument{}, not {}", command, set.max_positional,
                                  set.max_positional == 1 ? "" : "s", out.positional.size()),
@@ -153,14 +162,12 @@ CommonOptions parse_options(const std::string& command, const std::vector<std::s
     throw InputError(fmt::format("'{}' needs a scenario", command),
                      suggestion("", catalog.names(CatalogKind::scenario)));
   }
-  if (given.jobs_zero || out.jobs < 0 || out.jobs > 256) {
+  const bool jobs_zero = values.count("jobs") > 0 && out.jobs == 0;
+  if (jobs_zero || out.jobs < 0 || out.jobs > 256) {
     throw InputError(fmt::format("--jobs must be between 1 and 256, not {}", out.jobs));
   }
   if (out.top < 1) {
     throw InputError(fmt::format("--top must be at least 1, not {}", out.top));
-  }
-  if ((set.json && given.json_empty) || (set.csv && given.csv_empty)) {
-    throw InputError("--json and --csv need a file name, or - for standard output");
   }
   if (out.json == "-" && out.csv == "-") {
     throw InputError("--json and --csv cannot both go to standard output");

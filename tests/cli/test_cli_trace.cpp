@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
 #include <regex>
 #include <string>
 
@@ -110,4 +111,43 @@ TEST_CASE("Options of a trace go with a trace, and a trace with profiles") {
   check_refused(measured + Arguments{"--step", "1"}, "error: --step goes with --against\n");
   check_refused(measured + Arguments{"--trace-format", "jax"},
                 "error: --trace-format goes with --against\n");
+}
+
+// Neither is replaced, by its own name or through a link; nor a file of hardware.
+TEST_CASE("validate --json refuses to overwrite what it reads") {
+  const TemporaryFolder folder;
+  const std::string text = read_text(profiles);
+  const std::string own = folder.write("own.jsonl", text.substr(0, text.find('\n') + 1));
+  const std::string trace = folder.write("trace.json.gz", read_text(overlap));
+  const std::string hardware = folder.write("own.yaml", read_text("hw_models/catalog/h200.yaml"));
+  const std::string link = folder.path("link");
+  std::filesystem::create_symlink(own, link);
+  const auto refused = [](const Arguments& arguments, const std::string& json,
+                          const std::string& input) {
+    const std::string before = read_text(input);
+    check_refused(arguments + Arguments{"--json", json}, "error: '" + json +
+                                                             "' would overwrite its own input\n"
+                                                             "      '" +
+                                                             input +
+                                                             "' is read; write to another file\n");
+    CHECK(read_text(input) == before);
+  };
+  const Arguments steps{"validate", "--profiles", own, "--hardware", "h200"};
+  refused(steps, own, own);
+  refused(steps, link, own);
+  refused({"validate", "--profiles", link, "--hardware", "h200"}, own, link);
+  refused({"validate", "--profiles", own, "--hardware", hardware}, hardware, hardware);
+  refused(steps + Arguments{"--against", trace}, trace, trace);
+  refused(steps + Arguments{"--against", trace}, own, own);
+  CHECK(std::filesystem::is_symlink(link));
+}
+
+TEST_CASE("An option given as an empty text is refused, not left out") {
+  for (const char* option : {"--against", "--record", "--trace-format", "--profiles", "--hardware",
+                             "--framework", "--cases", "--catalog"}) {
+    check_refused({"validate", option, ""},
+                  "error: " + std::string(option) + " must not be empty\n");
+  }
+  check_refused({"compare", gb200, "--base", ""}, "error: --base must not be empty\n");
+  check_refused_with(question + Arguments{"--json", ""}, "--json and --csv need a file name");
 }

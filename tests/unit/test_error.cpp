@@ -1,5 +1,7 @@
 #include "sim/base/error.hpp"
 
+#include "sim/base/source_text.hpp"
+
 #include <doctest/doctest.h>
 
 #include <memory>
@@ -121,6 +123,19 @@ TEST_CASE("A long line of non-ASCII text is cut between code points") {
 TEST_CASE("A message as long as a file is cut") {
   const std::string text = format_diagnostic({{}, std::string(10000, 'x'), ""});
   CHECK(text == "error: " + std::string(497, 'x') + "...");
+}
+
+// U+009B is the one-character form of "ESC [". Bytes of no character: FF, and E6 BC, of
+// 漢 the first two. A non-ASCII text is cut between code points.
+TEST_CASE("Text of others is shown without what steers a terminal, and cut at a code point") {
+  CHECK(printable("a\x1b[31m\tb\r\nc\x7f") == "a [31m b  c ");
+  CHECK(printable(std::string_view("nul\0nul", 7)) == "nul nul");
+  CHECK(printable("csi\u009b31m") == "csi 31m");
+  CHECK(printable("\xff é \xe6\xbc") == "\uFFFD é \uFFFD\uFFFD");
+  CHECK(printable("é漢😀éé", 5) == "é漢😀éé");
+  CHECK(printable("é漢😀ééé", 5) == "é漢...");
+  CHECK(printable("", 5).empty());
+  CHECK(format_diagnostic({{}, "key '\u009b2J'", "\xff"}) == "error: key ' 2J'\n      \uFFFD");
 }
 
 TEST_CASE("An InputError says everything, one diagnostic after the other") {

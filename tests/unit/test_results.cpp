@@ -227,6 +227,30 @@ TEST_CASE("A full device is an error and stays a device") {
   CHECK(fs::is_character_file("/dev/full"));
 }
 
+// The same file by its name, another spelling, a symbolic link to it or to its folder, and
+// a hard link. A file that is not there yet is known by its place.
+TEST_CASE("An output that is also an input is refused, whatever links lead to it") {
+  const TemporaryFolder folder;
+  const std::string input = folder.write("in.jsonl", "precious\n");
+  fs::create_symlink(input, folder.path("link"));
+  fs::create_directory_symlink(folder.path(), folder.path("here"));
+  fs::create_hard_link(input, folder.path("hard"));
+  const auto refusal = [](const std::string& output, const std::string& of) {
+    return messages_of([&] { check_output_is_no_input(output, {"", "else", of}); });
+  };
+  for (const std::string name : {"in.jsonl", "./in.jsonl", "link", "here/in.jsonl", "hard"}) {
+    const std::string path = folder.path(name);
+    CHECK(refusal(path, input) == "'" + path + "' would overwrite its own input | '" + input +
+                                      "' is read; write to another file");
+    CHECK(refusal(input, path) == "'" + input + "' would overwrite its own input | '" + path +
+                                      "' is read; write to another file");
+  }
+  CHECK_FALSE(refusal(folder.path("new"), folder.path("here/new")).empty());
+  for (const std::string& fine : {folder.path("new"), std::string("-"), std::string()}) {
+    CHECK(refusal(fine, input).empty());
+  }
+}
+
 // ---- tables ----
 
 TEST_CASE("A table aligns its columns and ends lines without blanks") {
