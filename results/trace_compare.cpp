@@ -1,6 +1,7 @@
 #include "results/trace_compare.hpp"
 
 #include "results/text_table.hpp"
+#include "sim/base/source_text.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -121,7 +122,7 @@ std::string unclassified_text(const TraceComparison& c) {
   for (const NameTotal& name : c.trace.names) {
     if (name.kind == ActivityClass::unclassified && ++found <= most) {
       table.add({"  " + milliseconds(name.busy), fmt::format("{}", name.count),
-                 name.name.substr(0, 100)});
+                 name.name.empty() ? "(no name)" : printable(name.name, 100)});
     }
   }
   if (found == 0) {
@@ -255,7 +256,8 @@ TraceComparison compare_with_trace(const ProfileRecord& record, const Device& de
 
 std::string trace_comparison_text(const TraceComparison& c) {
   std::string text = fmt::format("{} on {}, against step {} of {} of\n{} ({}, trace format {})\n\n",
-                                 c.record, c.hardware, c.step, c.steps, c.file, c.device, c.format);
+                                 printable(c.record), c.hardware, c.step, c.steps, c.file,
+                                 printable(c.device, 100), c.format);
   TextTable table;
   table.last_column_left = true;
   table.add({"", "trace", "predicted", "difference", "", ""});
@@ -266,7 +268,7 @@ std::string trace_comparison_text(const TraceComparison& c) {
   text += table.render();
   text += fmt::format("\nA step is what the device does between two calls of the host, without the "
                       "gap between steps.\nCopies are exposed while no kernel runs. Predicted "
-                      "clock of matmul and attention: {:.3f}\nof what matmuls alone sustain.\n",
+                      "clock of matmul and attention: {:.3f}\nof the kernel tables'.\n",
                       c.clock_speed);
   return text + unclassified_text(c);
 }

@@ -7,8 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <list>
+#include <map>
 #include <set>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 namespace spillway {
 namespace {
@@ -18,18 +22,21 @@ bool matches(const std::string& pattern, const std::string& name) {
 }
 
 TraceRule read_rule(const YamlNode& node, Diagnostics& diagnostics) {
-  static const std::array<std::string, activity_class_count - 1> names{
-      "matmul", "attention_forward", "attention_backward", "memory", "store", "reload"};
+  static const std::array<std::string, activity_class_count> names{
+      "matmul", "attention_forward", "attention_backward", "memory", "store", "reload", "ignore"};
   static const std::array<ActivityClass, names.size()> kinds{ActivityClass::matmul,
                                                              ActivityClass::attention_forward,
                                                              ActivityClass::attention_backward,
                                                              ActivityClass::memory,
                                                              ActivityClass::store,
-                                                             ActivityClass::reload};
+                                                             ActivityClass::reload,
+                                                             ActivityClass::unclassified};
   static const std::array<std::string, 2> doers{"engine", "kernel"};
   MapReader in(node, "class of events", diagnostics);
   TraceRule rule;
-  rule.kind = kinds[in.choice("class", names)];
+  const std::size_t named = in.choice("class", names);
+  rule.kind = kinds[named];
+  rule.ignored = names[named] == "ignore";
   rule.patterns = in.text_list_or_empty("events");
   if (rule.patterns.empty()) {
     in.error("events", "'events' must be a list of patterns");
@@ -40,7 +47,13 @@ TraceRule read_rule(const YamlNode& node, Diagnostics& diagnostics) {
       in.error("by", "'by' goes with class store or reload");
     }
   }
+  if (in.has("counted") && rule.ignored) {
+    in.error("counted", "'counted' means nothing with class ignore");
+  }
   rule.counted = in.boolean_or("counted", true);
+  if (in.has("category")) {
+    rule.category = in.text("category");
+  }
   in.finish();
   return rule;
 }
@@ -65,19 +78,27 @@ std::optional<Bytes> size_of(const TraceFormat& format, const TraceEvent& event)
   return !whole || bytes < 0 || bytes > most ? std::nullopt : std::optional(Bytes{bytes});
 }
 
-Activity activity_of(const TraceFormat& format, const TraceEvent& event) {
+bool is_for(const TraceRule& rule, const TraceEvent& event) {
+  return (!rule.category || matches(*rule.category, event.category)) &&
+         std::any_of(rule.patterns.begin(), rule.patterns.end(),
+                     [&](const std::string& pattern) { return matches(pattern, event.name); });
+}
+
+// None of an event that is to be ignored.
+std::optional<Activity> activity_of(const TraceFormat& format, const TraceEvent& event) {
   Activity activity;
   activity.name = event.name;
   activity.start = event.start;
   activity.end = event.end;
-  for (const TraceRule& rule : format.rules) {
-    if (std::any_of(rule.patterns.begin(), rule.patterns.end(),
-                    [&](const std::string& pattern) { return matches(pattern, event.name); })) {
-      activity.kind = rule.kind;
-      activity.by_kernel = rule.by_kernel;
-      activity.counted = rule.counted;
-      break;
+  const auto rule = std::find_if(format.rules.begin(), format.rules.end(),
+                                 [&](const TraceRule& one) { return is_for(one, event); });
+  if (rule != format.rules.end()) {
+    if (rule->ignored) {
+      return std::nullopt;
     }
+    activity.kind = rule->kind;
+    activity.by_kernel = rule->by_kernel;
+    activity.counted = rule->counted;
   }
   if (is_copy(activity.kind)) {
     activity.bytes = size_of(format, event);
@@ -85,24 +106,44 @@ Activity activity_of(const TraceFormat& format, const TraceEvent& event) {
   return activity;
 }
 
-std::vector<std::string> process_names(const RawTrace& trace) {
+// What a trace without a device has instead.
+std::string processes_text(const RawTrace& trace) {
   std::set<std::string> names;
   for (const TraceTrack& track : trace.tracks) {
-    names.insert(track.process);
+    if (!track.process.empty()) {
+      names.insert(quotable(track.process));
+    }
   }
-  return {names.begin(), names.end()};
+  if (trace.events.empty()) {
+    return "it holds no events with a duration";
+  }
+  return names.empty() ? "its processes have no names"
+                       : fmt::format("its processes: {}", fmt::join(names, ", "));
 }
 
-// The first device by name, "GPU:2" before "GPU:10"; empty when there is none.
-std::string device_of(const RawTrace& trace, const TraceFormat& format) {
-  std::vector<std::string> devices = process_names(trace);
-  std::erase_if(devices,
-                [&](const std::string& name) { return !matches(format.device_process, name); });
-  const auto shorter = [](const std::string& a, const std::string& b) {
-    return std::tuple(a.size(), a) < std::tuple(b.size(), b);
+// One track of the device that is compared; none without a device.
+const TraceTrack* device_of(const RawTrace& trace, const TraceFormat& format) {
+  const auto order = [&](const TraceTrack& track) {
+    return std::tuple(!matches(format.device_track, track.name), track.process.size(),
+                      std::string_view(track.process));
   };
-  const auto first = std::min_element(devices.begin(), devices.end(), shorter);
-  return first == devices.end() ? "" : *first;
+  const TraceTrack* first = nullptr; // of equal ones the first in the file
+  for (const TraceTrack& track : trace.tracks) {
+    if (matches(format.device_process, track.process) &&
+        (first == nullptr || order(track) < order(*first))) {
+      first = &track;
+    }
+  }
+  return first;
+}
+
+std::string device_name(const RawTrace& trace, const TraceTrack& device) {
+  const bool shared =
+      std::any_of(trace.tracks.begin(), trace.tracks.end(), [&](const TraceTrack& track) {
+        return track.process == device.process && track.process_id != device.process_id;
+      });
+  return shared ? fmt::format("{} of process {}", device.process, device.process_id)
+                : device.process;
 }
 
 // Events of the tracks that `is_ours` takes, by start.
@@ -119,34 +160,51 @@ std::vector<const TraceEvent*> events_of(const RawTrace& trace, const IsOurs& is
   return events;
 }
 
-const TraceFormat& format_of(const RawTrace& trace, const std::vector<TraceFormat>& formats) {
-  std::vector<const TraceFormat*> fitting;
+struct FormattedTrace {
+  const RawTrace* trace;
+  const TraceFormat* format;
+};
+
+// `candidates`: every format with the trace that was read in its container.
+FormattedTrace the_fitting(const std::vector<FormattedTrace>& candidates) {
+  std::vector<FormattedTrace> fitting;
   std::string patterns;
   std::string names;
-  for (const TraceFormat& format : formats) {
-    patterns += fmt::format("{}'{}' ({})", patterns.empty() ? "" : ", ", format.device_process,
-                            format.name);
-    if (!device_of(trace, format).empty()) {
-      fitting.push_back(&format);
-      names += (names.empty() ? "" : ", ") + format.name;
+  for (const FormattedTrace& one : candidates) {
+    patterns += fmt::format("{}'{}' ({})", patterns.empty() ? "" : ", ", one.format->device_process,
+                            one.format->name);
+    if (device_of(*one.trace, *one.format) != nullptr) {
+      fitting.push_back(one);
+      names += (names.empty() ? "" : ", ") + one.format->name;
     }
   }
+  const RawTrace& trace = *candidates.front().trace;
   if (fitting.empty()) {
     throw InputError(
         fmt::format("'{}' has no process of a GPU, which is named {}", trace.file, patterns),
-        fmt::format("its processes: {}", fmt::join(process_names(trace), ", ")));
+        processes_text(trace));
   }
   if (fitting.size() > 1) {
     throw InputError(fmt::format("'{}' could be of trace formats {}", trace.file, names),
                      "--trace-format says which");
   }
-  return *fitting.front();
+  return fitting.front();
+}
+
+[[noreturn]] void refuse_without_steps(const DeviceTrace& trace, const TraceFormat& format) {
+  throw InputError(
+      fmt::format("'{}' has no steps: nothing on {} tracks '{}' follows an event '{}' of process "
+                  "'{}'",
+                  trace.file, quotable(trace.device), format.device_track, format.step_event,
+                  format.step_process),
+      fmt::format("as trace format {} has it", format.name));
 }
 
 DeviceTrace split_into_steps(const RawTrace& trace, const TraceFormat& format) {
-  DeviceTrace device{trace.file, format.name, device_of(trace, format), {}};
+  const TraceTrack& chosen = *device_of(trace, format);
+  DeviceTrace device{trace.file, format.name, device_name(trace, chosen), {}};
   const auto events = events_of(trace, [&](const TraceTrack& track, const TraceEvent&) {
-    return track.process == device.device && matches(format.device_track, track.name);
+    return track.process_id == chosen.process_id && matches(format.device_track, track.name);
   });
   const auto marks = events_of(trace, [&](const TraceTrack& track, const TraceEvent& event) {
     return matches(format.step_process, track.process) && matches(format.step_event, event.name);
@@ -155,6 +213,12 @@ DeviceTrace split_into_steps(const RawTrace& trace, const TraceFormat& format) {
   SimTime busy_until{0};
   std::vector<Activity> step; // since the last mark; what comes before the first is no step
   bool in_step = false;
+  const auto add = [&](const TraceEvent& one) {
+    if (std::optional<Activity> activity = activity_of(format, one)) {
+      step.push_back(std::move(*activity));
+      busy_until = std::max(busy_until, one.end);
+    }
+  };
   const auto end_step = [&] {
     if (in_step && !step.empty()) {
       device.steps.push_back(std::move(step));
@@ -163,28 +227,22 @@ DeviceTrace split_into_steps(const RawTrace& trace, const TraceFormat& format) {
   };
   for (const TraceEvent* mark : marks) {
     for (; event != events.end() && (*event)->start < mark->start; ++event) {
-      step.push_back(activity_of(format, **event));
-      busy_until = std::max(busy_until, (*event)->end);
+      add(**event);
     }
     if (busy_until > mark->start) {
       throw InputError(fmt::format("'{}': the host calls '{}' while {} still runs what came before",
-                                   trace.file, mark->name, device.device),
+                                   trace.file, quotable(mark->name), quotable(device.device)),
                        "steps are told apart where the host waits for each of them");
     }
     end_step();
     in_step = true;
   }
   for (; event != events.end(); ++event) {
-    step.push_back(activity_of(format, **event));
+    add(**event);
   }
   end_step();
   if (device.steps.empty()) {
-    throw InputError(
-        fmt::format("'{}' has no steps: nothing on {} tracks '{}' follows an event '{}' of process "
-                    "'{}'",
-                    trace.file, device.device, format.device_track, format.step_event,
-                    format.step_process),
-        fmt::format("as trace format {} has it", format.name));
+    refuse_without_steps(device, format);
   }
   return device;
 }
@@ -247,14 +305,33 @@ std::vector<TraceFormat> load_trace_formats(const Catalog& catalog, const std::s
 DeviceTrace load_device_trace(const std::filesystem::path& path,
                               const std::vector<TraceFormat>& formats) {
   // All formats of one container are told apart in one reading of the file.
-  std::vector<std::string> arguments;
-  arguments.reserve(formats.size());
+  std::map<TraceContainer, std::vector<const TraceFormat*>> by_container;
   for (const TraceFormat& format : formats) {
-    arguments.push_back(format.size_argument);
+    by_container[format.container].push_back(&format);
   }
-  const RawTrace trace = read_trace(
-      path, formats.empty() ? TraceContainer::chrome_json : formats.front().container, arguments);
-  return split_into_steps(trace, format_of(trace, formats));
+  std::list<RawTrace> traces; // candidates point into it
+  std::vector<FormattedTrace> candidates;
+  std::optional<InputError> unreadable; // in the first container
+  for (const auto& [container, members] : by_container) {
+    std::vector<std::string> arguments;
+    for (const TraceFormat* format : members) {
+      arguments.push_back(format->size_argument);
+    }
+    try {
+      traces.push_back(read_trace(path, container, arguments));
+    } catch (const InputError& error) {
+      unreadable = unreadable.value_or(error);
+      continue;
+    }
+    for (const TraceFormat* format : members) {
+      candidates.push_back({&traces.back(), format});
+    }
+  }
+  if (candidates.empty()) {
+    throw unreadable ? *unreadable : InputError("there is no trace format to read a trace in");
+  }
+  const FormattedTrace found = the_fitting(candidates);
+  return split_into_steps(*found.trace, *found.format);
 }
 
 } // namespace spillway

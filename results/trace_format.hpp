@@ -15,7 +15,9 @@
 //     - {class: reload, by: kernel, events: ["pinned_read*"]}     # not by a copy engine
 //     - {class: matmul, events: ["gemm*", "cutlass*"]}
 //     - {class: attention_backward, counted: false, events: ["delta*"]} # of another's call
+//     - {class: ignore, category: "*annotation", events: ["*"]}   # no kernel and no copy
 //
+// With a `category` a rule is for events of such a category alone.
 // Patterns are those of a shell: * any text, ? one character, [ab] one of these.
 // What matches none is unclassified, and reported as such.
 #pragma once
@@ -24,6 +26,7 @@
 #include "results/trace_reader.hpp"
 #include "sim/lower/catalog.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +36,8 @@ struct TraceRule {
   ActivityClass kind = ActivityClass::unclassified;
   bool by_kernel = false;
   bool counted = true;
+  bool ignored = false;                // nothing that the device does
+  std::optional<std::string> category; // pattern
   std::vector<std::string> patterns;
 };
 
@@ -55,14 +60,15 @@ struct TraceFormat {
 struct DeviceTrace {
   std::string file;
   std::string format; // name
-  std::string device; // process
+  std::string device; // name of its process, "GPU of process 3" where several have it
   std::vector<std::vector<Activity>> steps;
 };
 
-// Reads a file in the one of `formats` whose device process it has; the device is the
-// first one of its name. A step is what starts on the device from one mark to the
-// next, and must have ended there; marks without it (calls of something else) are no
-// steps. Throws InputError.
+// Reads a file in the one of `formats` whose device process it has. Of several devices
+// it is the first with tracks of kernels by its name, "GPU:2" before "GPU:10", and of
+// those of one name the first in the file. A step is what starts on the device from one
+// mark to the next, and must have ended there; marks without it (calls of something
+// else) are no steps. Throws InputError.
 [[nodiscard]] DeviceTrace load_device_trace(const std::filesystem::path& path,
                                             const std::vector<TraceFormat>& formats);
 

@@ -1,6 +1,7 @@
 #include "results/trace_reader.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/base/source_text.hpp"
 
 #include <boost/iostreams/filter/gzip.hpp>
 #include <boost/iostreams/filtering_streambuf.hpp>
@@ -11,6 +12,7 @@
 #include <cmath>
 #include <fstream>
 #include <istream>
+#include <optional>
 #include <utility>
 
 namespace spillway {
@@ -20,15 +22,26 @@ using Json = nlohmann::json;
 
 constexpr const char* what_is_read = "a trace of a profiler as JSON, plain or gzip";
 
-std::string text_of(const Json& value) {
-  return value.is_string() ? value.get<std::string>()
-                           : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+// A whole number is written without exponent or point, however the file has it. Lists
+// and objects may be nested so deeply that writing them would exhaust the stack.
+std::optional<std::string> text_of(const Json& value) {
+  if (value.is_string()) {
+    return value.get<std::string>();
+  }
+  if (value.is_number_float()) {
+    constexpr double most = 1e15; // below, every whole number is exact
+    const auto number = value.get<double>();
+    if (std::abs(number) < most && number == std::trunc(number)) {
+      return fmt::format("{}", static_cast<std::int64_t>(number));
+    }
+  }
+  return value.is_number() || value.is_boolean() ? std::optional(value.dump()) : std::nullopt;
 }
 
 // A member as text; `absent` is what the format means by leaving it out.
 std::string member(const Json& object, const char* key, const char* absent) {
   const auto found = object.find(key);
-  return found == object.end() ? absent : text_of(*found);
+  return found == object.end() ? absent : text_of(*found).value_or(absent);
 }
 
 // Takes the events of a trace one by one, so that the whole file is never in memory.
@@ -57,6 +70,7 @@ public:
       trace_.events[i].end = trace_.events[i].start + time(times_[i].length_us, i);
     }
     for (const auto& [id, track] : tracks_) {
+      trace_.tracks[track].process_id = id.first;
       trace_.tracks[track].process = processes_[id.first];
       trace_.tracks[track].name = track_names_[id];
     }
@@ -87,6 +101,7 @@ private:
   void take_complete(const Json& json) {
     TraceEvent event;
     event.name = member(json, "name", "");
+    event.category = member(json, "cat", "");
     times_.push_back({number(json, "ts", event.name), number(json, "dur", event.name)});
     const TrackId id{member(json, "pid", "0"), member(json, "tid", "0")};
     const auto [found, is_new] = tracks_.emplace(id, trace_.tracks.size());
@@ -98,8 +113,11 @@ private:
     if (arguments != json.end() && arguments->is_object()) {
       for (const std::string& name : wanted_) {
         const auto argument = arguments->find(name);
-        if (argument != arguments->end()) {
-          event.arguments[name] = text_of(*argument);
+        if (argument == arguments->end()) {
+          continue;
+        }
+        if (std::optional<std::string> text = text_of(*argument)) {
+          event.arguments[name] = std::move(*text);
         }
       }
     }
@@ -109,8 +127,9 @@ private:
   [[nodiscard]] double number(const Json& event, const char* key, const std::string& name) const {
     const auto found = event.find(key);
     if (found == event.end() || !found->is_number()) {
-      throw InputError(fmt::format("'{}': event '{}' has no number '{}'", trace_.file, name, key),
-                       "complete events need a start 'ts' and a duration 'dur' in microseconds");
+      throw InputError(
+          fmt::format("'{}': event '{}' has no number '{}'", trace_.file, quotable(name), key),
+          "complete events need a start 'ts' and a duration 'dur' in microseconds");
     }
     return found->get<double>();
   }
@@ -119,7 +138,7 @@ private:
     constexpr double most = 1e12; // eleven days
     if (!(microseconds >= 0) || microseconds > most) {
       throw InputError(fmt::format("'{}': event '{}' lasts or starts {:g} us after the first",
-                                   trace_.file, trace_.events[event].name, microseconds),
+                                   trace_.file, quotable(trace_.events[event].name), microseconds),
                        "times are microseconds, and a trace lasts less than eleven days");
     }
     return SimTime{std::llround(microseconds * 1e6)};
@@ -191,6 +210,11 @@ RawTrace read_trace(const std::filesystem::path& path, TraceContainer container,
         what_is_read);
   }
   return {};
+}
+
+std::string quotable(const std::string& name) {
+  constexpr std::size_t most_columns = 60;
+  return printable(name, most_columns);
 }
 
 } // namespace spillway

@@ -7,7 +7,8 @@
 //                the list alone; "X" events have a start `ts` and a duration `dur` in
 //                microseconds, "M" events name processes (pid) and tracks (tid)
 //
-// Another container is one more function behind read_trace.
+// Another container is one more name and one more function behind read_trace. A member
+// that is no text, number or truth value counts as absent.
 #pragma once
 
 #include "sim/base/units.hpp"
@@ -24,12 +25,14 @@ namespace spillway {
 enum class TraceContainer : std::uint8_t { chrome_json };
 
 struct TraceTrack {
+  std::string process_id; // of two processes of one name, this tells which
   std::string process, name;
 };
 
 struct TraceEvent {
   std::size_t track = 0; // index into RawTrace::tracks
   std::string name;
+  std::string category;                         // as the file has it; often empty
   SimTime start{0}, end{0};                     // the earliest event of the file starts at 0
   std::map<std::string, std::string> arguments; // those that were asked for
 };
@@ -43,5 +46,8 @@ struct RawTrace {
 // Of the events' arguments only those named in `arguments` are kept. Throws InputError.
 [[nodiscard]] RawTrace read_trace(const std::filesystem::path& path, TraceContainer container,
                                   std::span<const std::string> arguments);
+
+// A name of a trace as a message quotes it: a kernel's can fill pages.
+[[nodiscard]] std::string quotable(const std::string& name);
 
 } // namespace spillway

@@ -101,7 +101,9 @@ std::string trace_format_text(const TraceFormat& format) {
   table.add({"class", "events, the first match decides"});
   table.add_rule();
   for (const TraceRule& rule : format.rules) {
-    table.add({activity_class_name(rule.kind), fmt::format("{}", fmt::join(rule.patterns, "  "))});
+    table.add({rule.ignored ? "ignore" : activity_class_name(rule.kind),
+               (rule.category ? fmt::format("of category '{}':  ", *rule.category) : "") +
+                   fmt::format("{}", fmt::join(rule.patterns, "  "))});
   }
   return fmt::format("trace_format {}: {}\n  a step begins with '{}' of process '{}'\n"
                      "  device tracks are '{}' of process '{}'\n\n",

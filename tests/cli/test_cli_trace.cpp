@@ -113,6 +113,40 @@ TEST_CASE("Options of a trace go with a trace, and a trace with profiles") {
                 "error: --trace-format goes with --against\n");
 }
 
+// Two GPUs of one name, each with 100 us of work, and an annotation that spans 150.
+TEST_CASE("A format of one's own names devices, ignores annotations and is shown with both") {
+  const TemporaryFolder folder;
+  static_cast<void>(folder.write("results/trace_formats/own.yaml", R"(kind: trace_format
+name: own
+source: nowhere
+container: chrome_json
+device: {process: "GPU*", track: "stream *"}
+step: {process: "python", event: "call*"}
+classes:
+  - {class: ignore, category: "*annotation", events: ["*"]}
+  - {class: matmul, events: ["gemm*"]}
+)"));
+  const std::string trace = folder.write("two.json", R"json([
+{"ph": "M", "pid": 0, "name": "process_name", "args": {"name": "GPU"}},
+{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "GPU"}},
+{"ph": "M", "pid": 9, "name": "process_name", "args": {"name": "python"}},
+{"ph": "M", "pid": 0, "tid": 7, "name": "thread_name", "args": {"name": "stream 7"}},
+{"ph": "M", "pid": 1, "tid": 7, "name": "thread_name", "args": {"name": "stream 7"}},
+{"ph": "X", "pid": 9, "tid": 1, "name": "call", "ts": 0, "dur": 5},
+{"ph": "X", "pid": 0, "tid": 7, "name": "gemm", "ts": 10, "dur": 100},
+{"ph": "X", "pid": 1, "tid": 7, "name": "gemm", "ts": 10, "dur": 100},
+{"ph": "X", "pid": 0, "tid": 7, "cat": "gpu_user_annotation", "name": "gemm", "ts": 10, "dur": 150}
+])json");
+  const Arguments own{"--catalog", folder.path()};
+  const ProgramResult result =
+      ask(measured + own +
+          Arguments{"--record", "llama8b-l8 b2 s4096 off_mlp streams", "--against", trace});
+  CHECK(contains(result.out, trace + " (GPU of process 0, trace format own)\n"));
+  CHECK(std::regex_search(result.out, std::regex("\nmatmul +0\\.10 ms .* 1, predicted ")));
+  CHECK(contains(ask(Arguments{"catalog", "own"} + own).out,
+                 "\n  ignore  of category '*annotation':  *\n  matmul  gemm*\n"));
+}
+
 // Neither is replaced, by its own name or through a link; nor a file of hardware.
 TEST_CASE("validate --json refuses to overwrite what it reads") {
   const TemporaryFolder folder;

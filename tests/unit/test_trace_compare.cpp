@@ -185,7 +185,7 @@ H2D copies            0.00 ms    1.00 ms    +1.00 ms         -  0, predicted 1
 
 A step is what the device does between two calls of the host, without the gap between steps.
 Copies are exposed while no kernel runs. Predicted clock of matmul and attention: 1.050
-of what matmuls alone sustain.
+of the kernel tables'.
 
 no class of trace format a format
   0.50 ms  1  strange
@@ -251,4 +251,21 @@ TEST_CASE("Unclassified names are listed, the ten longest of them") {
   CHECK(text.find("odd 9\n") != std::string::npos);
   CHECK(text.find("odd 10\n") == std::string::npos);
   CHECK(text.ends_with("  and 2 more names\n"));
+}
+
+// The second name is cut after 97 of its 2-byte letters.
+TEST_CASE("Names of a trace steer no terminal, and are cut between letters") {
+  TraceComparison c = small_comparison();
+  std::string letters;
+  for (int i = 0; i < 101; ++i) {
+    letters += "é";
+  }
+  c.device = "/gpu:\x1b[31m0";
+  c.trace = total(std::vector<Activity>{
+      made(std::string("red\x1b[31m\nnul\0", 13), ActivityClass::unclassified, 0, 20),
+      made(letters, ActivityClass::unclassified, 20, 30)});
+  const std::string text = trace_comparison_text(c);
+  CHECK(text.find("\na file (/gpu: [31m0, trace format") != std::string::npos);
+  CHECK(text.ends_with("  0.02 ms  1  red [31m nul\n  0.01 ms  1  " + letters.substr(0, 194) +
+                       "...\n"));
 }

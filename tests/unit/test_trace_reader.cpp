@@ -67,6 +67,7 @@ TEST_CASE("Events, tracks and the arguments that were asked for are read") {
   CHECK(trace.events[1].arguments.empty());
   REQUIRE(trace.tracks.size() == 2);
   CHECK(trace.tracks[trace.events[0].track].process == "/gpu:0"); // named after the event
+  CHECK(trace.tracks[trace.events[0].track].process_id == "1");
   CHECK(trace.tracks[trace.events[0].track].name == "queue a");
   CHECK(trace.tracks[trace.events[1].track].process == "/gpu:0");
   CHECK(trace.tracks[trace.events[1].track].name.empty());
@@ -136,6 +137,50 @@ TEST_CASE("Events without usable times are refused") {
             .starts_with("'FILE': event 'late' lasts or starts 2e+12 us after the first | "));
 }
 
+// Deep enough to exhaust the stack of whoever walks it by calling himself.
+TEST_CASE("A member that should be a text and is a list, an object or null is absent") {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  for (const std::string& wrong : {deep, std::string("null"), std::string("{\"a\": 1}")}) {
+    const RawTrace trace =
+        read_events(trace_of(replaced(event(1, 10, "a", 0, 1, R"("details": "x")"), "\"x\"", wrong),
+                             replaced(event(1, 10, "a", 0, 1), "\"a\"", wrong),
+                             replaced(event(1, 10, "a", 0, 1), "10", wrong),
+                             replaced(event(1, 10, "a", 0, 1), "\"X\"", wrong),
+                             replaced(process_event(1, "gpu"), "\"gpu\"", wrong)),
+                    {"details"});
+    REQUIRE(trace.events.size() == 3);
+    CHECK(trace.events[0].arguments.empty());
+    CHECK(trace.events[1].name.empty());
+    CHECK(trace.tracks[0].process.empty());
+  }
+}
+
+// JSON has one kind of number: 3.0 is 3, and names the same process.
+TEST_CASE("A whole number is the same with an exponent or a point") {
+  const RawTrace trace = read_events(
+      trace_of(event(3, 10, "a", 0, 1, R"("n": 1.0e5)"), event(3, 10, "a", 0, 1, R"("n": 1.5)"),
+               event(3, 10, "a", 0, 1, R"("n": 1e20)"), event(3, 10, "a", 0, 1, R"("n": true)"),
+               replaced(event(3, 10, "a", 0, 1), "\"pid\": 3", "\"pid\": 3.0")),
+      {"n"});
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < 4; ++i) {
+    texts.push_back(trace.events[i].arguments.at("n"));
+  }
+  CHECK(texts == std::vector<std::string>{"100000", "1.5", "1e+20", "true"});
+  CHECK(trace.tracks.size() == 1);
+}
+
+TEST_CASE("A name as long as a page is cut in messages") {
+  const std::string name(3000, 'n');
+  const std::string shown = std::string(57, 'n') + "...";
+  const std::string one = event(1, 10, name, 5, 2);
+  CHECK(complaint(device_trace(replaced(one, "\"dur\"", "\"end\"")))
+            .starts_with("'FILE': event '" + shown + "' has no number 'dur' | "));
+  CHECK(complaint(device_trace(replaced(one, "\"dur\": 2", "\"dur\": -2")))
+            .starts_with("'FILE': event '" + shown + "' lasts or starts -2 us "));
+  CHECK(complaint(trace_of(process_event(1, name), one)).ends_with("its processes: " + shown));
+}
+
 // ---- Formats ----
 
 TEST_CASE("The committed format is complete") {
@@ -154,10 +199,14 @@ TEST_CASE("Mistakes in a trace format are reported with their place") {
             .starts_with("13:13: unknown value 'unclassified' for 'class'"));
   CHECK(format_complaint("class: matmul", "kind: matmul") ==
         "13:5: missing key 'class' in 'class of events'\n"
-        "13:6: unknown key 'kind' in 'class of events' | known: by, class, counted, events");
+        "13:6: unknown key 'kind' in 'class of events' | known: by, category, class, counted, "
+        "events");
   CHECK(format_complaint("[\"gemm*\"]", "[]") == "13:29: 'events' must be a list of patterns");
   CHECK(format_complaint("{class: matmul,", "{class: matmul, by: kernel,") ==
         "13:25: 'by' goes with class store or reload");
+  CHECK(format_complaint("{class: matmul,", "{class: ignore, by: engine, counted: true,") ==
+        "13:25: 'by' goes with class store or reload\n"
+        "13:42: 'counted' means nothing with class ignore");
   CHECK(format_complaint("by: kernel", "by: kernels") ==
         "12:24: unknown value 'kernels' for 'by' | did you mean 'kernel'?");
   CHECK(format_complaint("chrome_json", "chrome") ==
@@ -165,6 +214,29 @@ TEST_CASE("Mistakes in a trace format are reported with their place") {
   CHECK(format_complaint("track: ", "tracks: ") ==
         "6:29: unknown key 'tracks' in 'device' | did you mean 'track'?");
   CHECK(format_complaint("source: nowhere\n", "") == "0:0: missing key 'source' in 'trace_format'");
+}
+
+// Annotations on a track of kernels: one of a strange name, one that is called like a
+// kernel and told apart by its category. They neither count as work nor delay the next
+// call. A kernel of no category is none of theirs.
+TEST_CASE("What a format ignores is nothing that the device does") {
+  const std::string format =
+      replaced(made_up_format, "classes:",
+               "classes:\n  - {class: ignore, events: [\"step *\"]}\n"
+               "  - {class: ignore, category: \"*annotation\", events: [\"*\"]}");
+  const auto annotation = [](const std::string& name) {
+    return replaced(event(1, 10, name, 10, 500), "\"ph\"", R"("cat": "gpu_annotation", "ph")");
+  };
+  const DeviceTrace trace =
+      load_text(device_trace(call(0), event(1, 10, "step 1", 10, 500), annotation("gemm"),
+                             event(1, 10, "gemm", 20, 5), call(100), event(1, 10, "gemm", 120, 5)),
+                format);
+  REQUIRE(trace.steps.size() == 2);
+  for (const std::vector<Activity>& step : trace.steps) {
+    REQUIRE(step.size() == 1);
+    CHECK(step[0].name == "gemm");
+    CHECK(step[0].end - step[0].start == us(5));
+  }
 }
 
 // The first rule whose pattern matches decides: "d_attend_part" is also "d_attend*".
@@ -203,11 +275,15 @@ TEST_CASE("Without text before it the whole argument is a copy's size") {
   const DeviceTrace trace =
       load_text(device_trace(call(0), event(1, 10, "DtoH", 1, 1, R"("bytes": 4096)"),
                              event(1, 10, "DtoH", 2, 1, R"("bytes": -1)"),
-                             event(1, 10, "DtoH", 3, 1, R"("bytes": 99999999999999999999)")),
+                             event(1, 10, "DtoH", 3, 1, R"("bytes": 99999999999999999999)"),
+                             event(1, 10, "DtoH", 4, 1, R"("bytes": 1.0e5)"),
+                             event(1, 10, "DtoH", 5, 1, R"("bytes": 1.5)")),
                 format);
   CHECK(trace.steps[0][0].bytes == Bytes{4096});
   CHECK_FALSE(trace.steps[0][1].bytes);
   CHECK_FALSE(trace.steps[0][2].bytes);
+  CHECK(trace.steps[0][3].bytes == Bytes{100'000});
+  CHECK_FALSE(trace.steps[0][4].bytes);
 }
 
 // ---- Steps ----
@@ -251,6 +327,32 @@ TEST_CASE("The first device of its name is compared, 2 before 10") {
   CHECK(trace.device == "/gpu:2");
   REQUIRE(trace.steps[0].size() == 1);
   CHECK(trace.steps[0][0].name == "gemm_of_2");
+}
+
+// Process 8 is named first but has no events, 7 has none on a queue, 5 comes before 3.
+TEST_CASE("Of several devices of one name one is compared, and said which") {
+  const DeviceTrace trace = load_text(
+      trace_of(process_event(8, "/gpu:x"), process_event(7, "/gpu:x"), process_event(3, "/gpu:x"),
+               process_event(5, "/gpu:x"), process_event(2, "/host"), track_event(5, 10, "queue a"),
+               track_event(3, 10, "queue a"), call(0), event(7, 10, "gemm_of_7", 1, 1),
+               event(5, 10, "gemm_of_5", 1, 1), event(3, 10, "gemm_of_3", 1, 1)));
+  CHECK(trace.device == "/gpu:x of process 5");
+  REQUIRE(trace.steps.size() == 1);
+  REQUIRE(trace.steps[0].size() == 1);
+  CHECK(trace.steps[0][0].name == "gemm_of_5");
+}
+
+TEST_CASE("JSON that is no trace is said to hold nothing, or nothing with a name") {
+  const std::string refusal =
+      "'FILE' has no process of a GPU, which is named '/gpu:*' (made-up) | ";
+  for (const std::string text : {"3", "[]", R"({"traceEvents": "hello"})"}) {
+    CHECK(complaint(text) == refusal + "it holds no events with a duration");
+  }
+  CHECK(complaint(trace_of(process_event(1, "/gpu:0"))) ==
+        refusal + "it holds no events with a duration");
+  CHECK(complaint(trace_of(call(0))) == refusal + "its processes have no names");
+  CHECK(complaint(trace_of(process_event(2, "/host"), call(0), event(3, 1, "x", 0, 1))) ==
+        refusal + "its processes: /host");
 }
 
 TEST_CASE("The format is the one whose device the trace has") {
