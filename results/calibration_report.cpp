@@ -30,10 +30,6 @@ std::string rate_text(const NamedFit& fit, double rate) {
                                                     : format_byte_rate(rate);
 }
 
-std::string place_text(const Place& place) {
-  return fmt::format("{}:{}", place.source->name, place.line);
-}
-
 std::string size_text(const NamedFit& fit, const Sample& sample) {
   if (!fit.of_table) {
     return format_bytes(sample.work);

@@ -17,10 +17,6 @@ namespace {
 constexpr double most_start_of_large = 0.01;
 constexpr double least_start_of_small = 0.90;
 
-std::string place_text(const Place& place) {
-  return place.source ? fmt::format("{}:{}", place.source->name, place.line) : std::string();
-}
-
 // Estimates of (t0, 1 / R), their 95 % half-widths, and h of each row.
 struct Line {
   double t0 = 0, t0_error = 0;

@@ -1,9 +1,10 @@
 #include "hw_models/calibration/measurements.hpp"
 
+#include "hw_models/calibration/json_line.hpp"
 #include "sim/base/source_text.hpp"
+#include "sim/base/work.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -42,7 +43,7 @@ public:
                           : value.is_number_integer() && value.get<std::int64_t>() <= most;
     if (!fits || value.get<std::int64_t>() < 1) {
       throw RecordError(key, fmt::format("'{}' must be a whole number between 1 and {}, not {}",
-                                         key, most, value.dump()));
+                                         key, most, shown(value)));
     }
     return value.get<std::int64_t>();
   }
@@ -55,7 +56,7 @@ public:
     const double value = number(key);
     if (!(value >= 1e-9) || !(value < 1e6)) {
       throw RecordError(key, fmt::format("'{}' must be a time between 1e-9 and 1e6 seconds, not {}",
-                                         key, member(key).dump()));
+                                         key, shown(member(key))));
     }
     return value;
   }
@@ -65,7 +66,7 @@ public:
     const double value = number(key);
     if (!(value > 0) || !(value <= most)) {
       throw RecordError(key, fmt::format("'{}' must be greater than 0 and at most {:g}, not {}",
-                                         key, most, member(key).dump()));
+                                         key, most, shown(member(key))));
     }
     return value;
   }
@@ -87,7 +88,7 @@ public:
       throw RecordError(key,
                         fmt::format("'{}' must be {}, not {}", key,
                                     zero ? "0 where no such copy runs" : "a rate greater than 0",
-                                    member(key).dump()));
+                                    shown(member(key))));
     }
     return value * 1e9;
   }
@@ -95,7 +96,7 @@ public:
   [[nodiscard]] bool flag(const char* key) const {
     const Json& value = member(key);
     if (!value.is_boolean()) {
-      throw RecordError(key, fmt::format("'{}' must be true or false, not {}", key, value.dump()));
+      throw RecordError(key, fmt::format("'{}' must be true or false, not {}", key, shown(value)));
     }
     return value.get<bool>();
   }
@@ -103,11 +104,14 @@ public:
   [[nodiscard]] std::string text(const char* key) const {
     const Json& value = member(key);
     if (!value.is_string() || value.get<std::string>().empty()) {
-      throw RecordError(key, fmt::format("'{}' must be text, not {}", key, value.dump()));
+      throw RecordError(key, fmt::format("'{}' must be text, not {}", key, shown(value)));
     }
     auto text = value.get<std::string>();
     if (find_control_character(text) || text.find('\n') != std::string::npos) {
       throw RecordError(key, fmt::format("'{}' must not hold control characters", key));
+    }
+    if (constexpr std::size_t most = 200; count_columns(text) > most) {
+      throw RecordError(key, fmt::format("'{}' must not be longer than {} characters", key, most));
     }
     return text;
   }
@@ -121,7 +125,7 @@ public:
     const double value = number(key);
     if (!(std::abs(value - expected) <= rounding * expected)) {
       throw RecordError(key, fmt::format("'{}' is {}, but the sizes and '{}' say {:.5g}", key,
-                                         member(key).dump(), time, expected));
+                                         shown(member(key)), time, expected));
     }
   }
 
@@ -139,7 +143,7 @@ private:
   [[nodiscard]] double number(const char* key) const {
     const Json& value = member(key);
     if (!value.is_number()) {
-      throw RecordError(key, fmt::format("'{}' must be a number, not {}", key, value.dump()));
+      throw RecordError(key, fmt::format("'{}' must be a number, not {}", key, shown(value)));
     }
     return value.get<double>();
   }
@@ -147,12 +151,29 @@ private:
   Json json_;
 };
 
-double product(const Shape& shape) {
-  double all = 1;
-  for (const std::int64_t size : shape) {
-    all *= size > 0 ? static_cast<double>(size) : 1.0;
-  }
-  return all;
+// m, n, k of each product
+double product_flops(std::int64_t groups, const Shape& shape) {
+  Work work;
+  work.kind = WorkKind::matmul;
+  work.groups = groups;
+  work.m = shape[0];
+  work.n = shape[1];
+  work.k = shape[2];
+  return work.flops().value();
+}
+
+// batch, heads, kv_heads, seq, qk_dim, v_dim
+double attention_flops(const Shape& shape, Stage stage) {
+  Work work;
+  work.kind = WorkKind::attention;
+  work.stage = stage;
+  work.batch = shape[0];
+  work.heads = shape[1];
+  work.kv_heads = shape[2];
+  work.seq = shape[3];
+  work.qk_dim = shape[4];
+  work.v_dim = shape[5];
+  return work.flops().value();
 }
 
 // Tables exist for bf16 only.
@@ -174,9 +195,8 @@ void read_device_record(const Record& record, Measurements& out) {
   if (first.name.empty()) {
     out.device = device;
   } else if (first.name != device.name || first.total != device.total || first.l2 != device.l2) {
-    throw RecordError(
-        "", fmt::format("another device than on {}:{}", first.place.source->name, first.place.line),
-        "calibrate one machine at a time");
+    throw RecordError("", "another device than on " + place_text(first.place),
+                      "calibrate one machine at a time");
   }
 }
 
@@ -185,7 +205,7 @@ void read_gemm(const Record& record, Measurements& out) {
                       0,
                       record.seconds("s"),
                       record.place};
-  const double flops = 2 * product(sample.shape);
+  const double flops = product_flops(1, sample.shape);
   record.check_derived("tflops", flops / sample.seconds / 1e12, "s");
   if (is_bf16(record, "gemm", out)) {
     out.matmul.push_back(sample);
@@ -194,11 +214,10 @@ void read_gemm(const Record& record, Measurements& out) {
 }
 
 void read_batched_gemm(const Record& record, Measurements& out) {
-  const Sample sample{{record.whole("b"), record.whole("n"), record.whole("m"), record.whole("k")},
-                      0,
-                      record.seconds("s"),
-                      record.place};
-  const double flops = 2 * product(sample.shape);
+  const std::int64_t groups = record.whole("b");
+  const Shape each{record.whole("n"), record.whole("m"), record.whole("k")};
+  const Sample sample{{groups, each[0], each[1], each[2]}, 0, record.seconds("s"), record.place};
+  const double flops = product_flops(groups, each);
   record.check_derived("tflops", flops / sample.seconds / 1e12, "s");
   if (is_bf16(record, "batched_gemm", out)) {
     out.grouped_matmul.push_back(sample);
@@ -222,10 +241,8 @@ void read_attention(const Record& record, Measurements& out) {
   if (!(both_s - forward_s >= 1e-9)) {
     throw RecordError("fwd_bwd_s", "'fwd_bwd_s' must be greater than 'fwd_s'");
   }
-  const double seq = static_cast<double>(shape[3]);
-  const double forward = static_cast<double>(shape[0]) * static_cast<double>(shape[1]) * seq * seq *
-                         static_cast<double>(2 * head_dim);
-  const double backward = 2.5 * forward;
+  const double forward = attention_flops(shape, Stage::forward);
+  const double backward = attention_flops(shape, Stage::backward);
   record.check_derived("fwd_tflops", forward / forward_s / 1e12, "fwd_s");
   record.check_derived("bwd_tflops", backward / (both_s - forward_s) / 1e12, "fwd_bwd_s");
   if (!record.flag("causal")) {
@@ -366,6 +383,29 @@ int column_of(const std::string& line, const std::string& key) {
              : static_cast<int>(count_columns(std::string_view(line).substr(0, at))) + 1;
 }
 
+Record parse_record(const std::string& line, const Place& place) {
+  JsonLine parsed = parse_json_line(line);
+  if (parsed.repeated) {
+    throw RecordError(*parsed.repeated,
+                      fmt::format("field {} is given twice", shown(*parsed.repeated)));
+  }
+  return {std::move(parsed.value), place};
+}
+
+// Symbolic links and other spellings are the same file.
+void check_given_once(const std::vector<std::filesystem::path>& paths) {
+  std::error_code error; // a file that cannot be opened is reported where it is read
+  for (auto path = paths.begin(); path != paths.end(); ++path) {
+    const auto same = std::find_if(paths.begin(), path, [&](const std::filesystem::path& other) {
+      return std::filesystem::equivalent(*path, other, error);
+    });
+    if (same != path) {
+      throw InputError(fmt::format("'{}' is given twice", path->string()),
+                       "each of its records would count twice");
+    }
+  }
+}
+
 void load_file(const std::filesystem::path& path, Measurements& out, Diagnostics& diagnostics) {
   const std::shared_ptr<const SourceText> source = make_source(read_file(path), path.string());
   const std::size_t mistakes = diagnostics.count();
@@ -377,7 +417,7 @@ void load_file(const std::filesystem::path& path, Measurements& out, Diagnostics
     }
     Place place{source, static_cast<int>(i) + 1, 1};
     try {
-      read_record(Record(Json::parse(line), place), out);
+      read_record(parse_record(line, place), out);
       ++out.records;
     } catch (const Json::exception&) {
       diagnostics.add(place, "this line is not JSON");
@@ -407,6 +447,7 @@ void add_dropped(std::vector<Dropped>& dropped, const std::string& kind, const s
 }
 
 Measurements load_measurements(const std::vector<std::filesystem::path>& paths) {
+  check_given_once(paths);
   Measurements measurements;
   Diagnostics diagnostics;
   for (const std::filesystem::path& path : paths) {

@@ -123,6 +123,10 @@ std::size_t count_columns(std::string_view utf8) {
   return static_cast<std::size_t>(std::count_if(utf8.begin(), utf8.end(), starts_code_point));
 }
 
+std::string place_text(const Place& place) {
+  return place.source ? fmt::format("{}:{}", place.source->name, place.line) : std::string();
+}
+
 std::string format_diagnostic(const Diagnostic& diagnostic) {
   const Place& place = diagnostic.place;
   const std::string hint = printable(diagnostic.hint, most_message_columns);
@@ -149,6 +153,10 @@ InputError::InputError(const std::string& message, const std::string& hint)
 
 void Diagnostics::add(Place place, std::string message, std::string hint) {
   found_.push_back({std::move(place), std::move(message), std::move(hint)});
+}
+
+void Diagnostics::add_missing(Place place, std::string key) {
+  found_.push_back({std::move(place), "missing key " + key, {}, std::move(key)});
 }
 
 void Diagnostics::throw_if_any() {

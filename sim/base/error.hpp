@@ -43,10 +43,16 @@ struct Place {
 
 [[nodiscard]] std::size_t count_columns(std::string_view utf8);
 
+// "demo.yaml:5", to name one place in a message about another; empty without a source.
+[[nodiscard]] std::string place_text(const Place& place);
+
 struct Diagnostic {
   Place place;
   std::string message; // lower case, what is wrong
   std::string hint;    // what would be right; may be empty
+  // A key that must be there and is not, "'context' in 'gpu'": whoever reads a part
+  // of something can tell that from a mistake. Empty for anything else.
+  std::string missing = {};
 };
 
 [[nodiscard]] std::string format_diagnostic(const Diagnostic& diagnostic);
@@ -66,6 +72,7 @@ private:
 class Diagnostics {
 public:
   void add(Place place, std::string message, std::string hint = {});
+  void add_missing(Place place, std::string key); // "missing key " and the key
   [[nodiscard]] bool empty() const { return found_.empty(); }
   [[nodiscard]] std::size_t count() const { return found_.size(); }
   [[nodiscard]] const std::vector<Diagnostic>& found() const { return found_; }

@@ -198,7 +198,7 @@ const YamlNode* MapReader::look_up(std::string_view key, bool required) {
   read_.emplace(key);
   const YamlNode* const found = node_->find(key);
   if (found == nullptr && required && node_->is_map()) {
-    diagnostics_->add(node_->place, fmt::format("missing key '{}' in '{}'", key, what_));
+    diagnostics_->add_missing(node_->place, fmt::format("'{}' in '{}'", key, what_));
   }
   return found;
 }

@@ -113,6 +113,18 @@ TEST_CASE("A missing key is reported at the map and reading goes on with somethi
                       "1:1: missing key 'gpu' in 'batch'");
 }
 
+TEST_CASE("A missing key can be told from a mistake that reads alike") {
+  const YamlNode root = parse_yaml("{}", "t.yaml");
+  Diagnostics diagnostics;
+  MapReader in(root, "gpu", diagnostics);
+  static_cast<void>(in.required_child("context"));
+  in.error("", "missing key 'context' in 'gpu'");
+  REQUIRE(diagnostics.count() == 2);
+  CHECK(diagnostics.found()[0].message == diagnostics.found()[1].message);
+  CHECK(diagnostics.found()[0].missing == "'context' in 'gpu'");
+  CHECK(diagnostics.found()[1].missing.empty());
+}
+
 TEST_CASE("A key that a block map lacks is missing at the key of the map, or in the file") {
   const YamlNode root = parse_yaml("a: 1\nbatch:\n  sequence: 2\n", "t.yaml");
   Diagnostics diagnostics;

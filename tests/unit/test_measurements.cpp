@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -208,6 +209,54 @@ TEST_CASE("Missing and impossible fields are refused") {
   check_complaint(gemm, "\"bf16\"", "\"\"", "'dtype' must be text, not \"\"");
   check_complaint(device, "Own", "O\\u001bwn", "'name' must not hold control characters");
   check_complaint(device, "50000000", "80000000000", "'l2' must be smaller than 'total'");
+}
+
+// A value may be as deep or as long as a file: 200,000 calls would overflow the stack.
+TEST_CASE("A value of any depth or length is refused with a short message") {
+  const std::string sizes = "'m' must be a whole number between 1 and 10000000, not ";
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  check_complaint(gemm, "\"m\": 512", "\"m\": " + deep, sizes + "a list");
+  std::string maps;
+  for (int depth = 0; depth < 100'000; ++depth) {
+    maps += "{\"a\":";
+  }
+  maps += "1" + std::string(100'000, '}');
+  check_complaint(gemm, "\"m\": 512", "\"m\": " + maps, sizes + "a map");
+  // 60 bytes with the dots; a character is kept whole.
+  check_complaint(launch, "3e-6", '"' + std::string(1'000'000, 'x') + '"',
+                  "'s' must be a number, not \"" + std::string(56, 'x') + "...");
+  std::string wide;
+  for (int i = 0; i < 1000; ++i) {
+    wide += "\u00e9"; // two bytes
+  }
+  check_complaint(launch, "3e-6", '"' + wide + '"',
+                  "'s' must be a number, not \"" + wide.substr(0, 56) + "...");
+  const std::string longer = "' must not be longer than 200 characters";
+  check_complaint(gemm, "bf16", std::string(1'000'000, 'x'), "'dtype" + longer);
+  check_complaint(launch, "\"launch\"", '"' + std::string(201, 'x') + '"', "'kind" + longer);
+}
+
+TEST_CASE("A field that is given twice is refused") {
+  check_complaint(launch, "3e-6", "3e-6, \"s\": 4e-6", "field \"s\" is given twice");
+  check_complaint(launch, "3e-6", "3e-6, \"note\": {\"a\": 1, \"a\": 1}",
+                  "field \"a\" is given twice");
+  // The same in different objects is not the same field.
+  CHECK(complaints(device + "\n" +
+                   replaced(launch, "3e-6", "3e-6, \"x\": {\"s\": [{\"s\": 1}, {\"s\": 2}]}")) ==
+        "");
+}
+
+TEST_CASE("A file that is given twice is refused, however it is spelled") {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("m.jsonl", device + "\n" + launch);
+  std::filesystem::create_symlink("m.jsonl", folder.path("link.jsonl"));
+  for (const char* again : {"m.jsonl", "./m.jsonl", "link.jsonl"}) {
+    CHECK(messages_of([&] {
+            static_cast<void>(load_measurements({file, folder.path(again)}));
+          }) ==
+          "'" + folder.path(again) + "' is given twice | each of its records would count twice");
+  }
+  CHECK(load_measurements({file, folder.write("n.jsonl", launch)}).launch.size() == 2);
 }
 
 TEST_CASE("Copies beside work are refused where their rates make no sense") {

@@ -84,7 +84,7 @@ std::string merged(const std::string& base, const std::string& over) {
   return flow(root);
 }
 
-std::string place_text(const Place& place) {
+std::string position_text(const Place& place) {
   return place.source->name + ":" + std::to_string(place.line) + ":" + std::to_string(place.column);
 }
 
@@ -123,36 +123,36 @@ TEST_CASE("CRLF, a byte order mark and a missing last line end make no differenc
 TEST_CASE("Each key and value knows its place") {
   const YamlNode root = parse_yaml("a: 1\nb:\n  c: \"x\"\n  d: [1, {e: 2}]\nf:\n  - 3\n", "t.yaml");
   // A block map stands at its key, the outermost one for the file.
-  CHECK(place_text(root.place) == "t.yaml:0:0");
-  CHECK(place_text(root.entries[0].key_place) == "t.yaml:1:1");
-  CHECK(place_text(root.find("a")->place) == "t.yaml:1:4");
+  CHECK(position_text(root.place) == "t.yaml:0:0");
+  CHECK(position_text(root.entries[0].key_place) == "t.yaml:1:1");
+  CHECK(position_text(root.find("a")->place) == "t.yaml:1:4");
   const YamlNode& b = *root.find("b");
-  CHECK(place_text(b.place) == "t.yaml:2:1");
-  CHECK(place_text(b.entries[0].key_place) == "t.yaml:3:3");
-  CHECK(place_text(b.find("c")->place) == "t.yaml:3:6");
+  CHECK(position_text(b.place) == "t.yaml:2:1");
+  CHECK(position_text(b.entries[0].key_place) == "t.yaml:3:3");
+  CHECK(position_text(b.find("c")->place) == "t.yaml:3:6");
   const YamlNode& d = *b.find("d");
-  CHECK(place_text(d.place) == "t.yaml:4:6");
-  CHECK(place_text(d.items[1].place) == "t.yaml:4:10");
-  CHECK(place_text(d.items[1].entries[0].key_place) == "t.yaml:4:11");
-  CHECK(place_text(root.find("f")->place) == "t.yaml:5:1");
-  CHECK(place_text(root.find("f")->items[0].place) == "t.yaml:6:5");
+  CHECK(position_text(d.place) == "t.yaml:4:6");
+  CHECK(position_text(d.items[1].place) == "t.yaml:4:10");
+  CHECK(position_text(d.items[1].entries[0].key_place) == "t.yaml:4:11");
+  CHECK(position_text(root.find("f")->place) == "t.yaml:5:1");
+  CHECK(position_text(root.find("f")->items[0].place) == "t.yaml:6:5");
 }
 
 TEST_CASE("Columns count code points, not bytes") {
   // "é: [漢, x]" has é at 1, [ at 4, 漢 at 5, x at 8
   const YamlNode root = parse_yaml("é: [漢, x]", "t.yaml");
   const YamlNode& list = *root.find("é");
-  CHECK(place_text(list.place) == "t.yaml:1:4");
-  CHECK(place_text(list.items[0].place) == "t.yaml:1:5");
-  CHECK(place_text(list.items[1].place) == "t.yaml:1:8");
+  CHECK(position_text(list.place) == "t.yaml:1:4");
+  CHECK(position_text(list.items[0].place) == "t.yaml:1:5");
+  CHECK(position_text(list.items[1].place) == "t.yaml:1:8");
 }
 
 TEST_CASE("A value left out behind '?' does not shift the places that follow") {
   // yaml-cpp marks the missing value at the '?', before its key
   const YamlNode root = parse_yaml("{? é, b: 1}", "t.yaml");
-  CHECK(place_text(root.entries[0].key_place) == "t.yaml:1:4");
-  CHECK(place_text(root.entries[1].key_place) == "t.yaml:1:7");
-  CHECK(place_text(root.find("b")->place) == "t.yaml:1:10");
+  CHECK(position_text(root.entries[0].key_place) == "t.yaml:1:4");
+  CHECK(position_text(root.entries[1].key_place) == "t.yaml:1:7");
+  CHECK(position_text(root.find("b")->place) == "t.yaml:1:10");
 }
 
 TEST_CASE("Finding a key in something that is no map finds nothing") {
@@ -385,13 +385,13 @@ TEST_CASE("Merging lays maps over each other and replaces the rest") {
 TEST_CASE("After merging a value stands where it was said") {
   YamlNode root = parse_yaml("a: 1\nb: 2\nm: {x: 1}\n", "base.yaml");
   merge_over(root, parse_yaml("# over\nb: 3\nm: {y: 1}\n", "over.yaml"));
-  CHECK(place_text(root.entries[0].key_place) == "base.yaml:1:1");
-  CHECK(place_text(root.find("a")->place) == "base.yaml:1:4");
-  CHECK(place_text(root.entries[1].key_place) == "over.yaml:2:1");
-  CHECK(place_text(root.find("b")->place) == "over.yaml:2:4");
-  CHECK(place_text(root.find("m")->place) == "over.yaml:3:4");
-  CHECK(place_text(root.find("m")->find("x")->place) == "base.yaml:3:8");
-  CHECK(place_text(root.find("m")->find("y")->place) == "over.yaml:3:8");
+  CHECK(position_text(root.entries[0].key_place) == "base.yaml:1:1");
+  CHECK(position_text(root.find("a")->place) == "base.yaml:1:4");
+  CHECK(position_text(root.entries[1].key_place) == "over.yaml:2:1");
+  CHECK(position_text(root.find("b")->place) == "over.yaml:2:4");
+  CHECK(position_text(root.find("m")->place) == "over.yaml:3:4");
+  CHECK(position_text(root.find("m")->find("x")->place) == "base.yaml:3:8");
+  CHECK(position_text(root.find("m")->find("y")->place) == "over.yaml:3:8");
 }
 
 TEST_CASE("An assignment sets one value and leaves the rest") {
@@ -423,14 +423,14 @@ TEST_CASE("What an assignment says stands in the assignment") {
   set_path(root, "a.b={é: 1, c: 2}");
   set_path(root, "n.x.y=~");
   const YamlEntry& b = root.find("a")->entries[0];
-  CHECK(place_text(b.key_place) == "--set:1:3");
-  CHECK(place_text(b.value.place) == "--set:1:5");
-  CHECK(place_text(b.value.entries[1].key_place) == "--set:1:12");
-  CHECK(place_text(b.value.find("c")->place) == "--set:1:15");
-  CHECK(place_text(root.entries[0].key_place) == "t.yaml:1:1");
-  CHECK(place_text(root.find("n")->find("extends")->place) == "t.yaml:3:4");
-  CHECK(place_text(root.find("n")->find("x")->place) == "--set:1:3");
-  CHECK(place_text(root.find("n")->find("x")->find("y")->place) == "--set:1:7");
+  CHECK(position_text(b.key_place) == "--set:1:3");
+  CHECK(position_text(b.value.place) == "--set:1:5");
+  CHECK(position_text(b.value.entries[1].key_place) == "--set:1:12");
+  CHECK(position_text(b.value.find("c")->place) == "--set:1:15");
+  CHECK(position_text(root.entries[0].key_place) == "t.yaml:1:1");
+  CHECK(position_text(root.find("n")->find("extends")->place) == "t.yaml:3:4");
+  CHECK(position_text(root.find("n")->find("x")->place) == "--set:1:3");
+  CHECK(position_text(root.find("n")->find("x")->find("y")->place) == "--set:1:7");
 }
 
 TEST_CASE("A path that cannot be followed is refused") {

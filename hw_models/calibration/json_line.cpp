@@ -1,0 +1,52 @@
+#include "hw_models/calibration/json_line.hpp"
+
+#include <cstddef>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t most_shown_bytes = 60;
+
+} // namespace
+
+JsonLine parse_json_line(const std::string& line) {
+  std::optional<std::string> repeated;
+  std::vector<std::set<std::string>> open; // keys of the objects around the current value
+  const auto watch = [&](int /*depth*/, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) {
+      open.emplace_back();
+    } else if (event == Json::parse_event_t::object_end) {
+      open.pop_back();
+    } else if (event == Json::parse_event_t::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!open.back().insert(key).second && !repeated) {
+        repeated = key;
+      }
+    }
+    return true;
+  };
+  Json value = Json::parse(line, watch);
+  return {std::move(value), std::move(repeated)};
+}
+
+std::string shown(const Json& value) {
+  if (value.is_structured()) {
+    return value.is_array() ? "a list" : "a map";
+  }
+  std::string text = value.dump();
+  if (text.size() > most_shown_bytes) {
+    std::size_t end = most_shown_bytes - 3;
+    while ((static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) { // within a character
+      --end;
+    }
+    text = text.substr(0, end) + "...";
+  }
+  return text;
+}
+
+} // namespace spillway
