@@ -11,11 +11,14 @@
 //   host.d2h, host.h2d   copy: latency + bytes / rate, one direction at a time
 //   host.duplex_rate     copy, both_s: the same with the bytes of both directions. Its
 //                        range is united with the sums that copies both ways reached
-//                        beside kernels (interference), since that is when they run
+//                        beside kernels (interference), since that is when they run.
+//                        Refused: copies beside kernels 3 times as fast or as slow as
+//                        without, repeats that differ by more than 10 %, and more than
+//                        10 % above what both directions reach one at a time
 //   gpu.kernels          gemm, batched_gemm, attention: a table row per shape. The line
 //                        t0 + flops / rate through a table is reported as its summary;
 //                        a row in less than a third of what the line through the others
-//                        says is refused. Single products are timed one call at a time,
+//                        says, or in more than 10 times as much, is refused. Single products are timed one call at a time,
 //                        so what the smallest one takes beyond a launch in a queue is the
 //                        timing's (`timing_overhead`), if its flops take less than that
 //                        launch at the line's rate

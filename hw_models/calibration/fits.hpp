@@ -15,4 +15,8 @@ void fit_tables(const Measurements& measured, Calibration& out, Diagnostics& dia
 void fit_clock(const Measurements& measured, Calibration& out, Diagnostics& diagnostics);
 void compare_interference(const Measurements& measured, Calibration& out, Diagnostics& diagnostics);
 
+// Both directions together cannot carry more than each of them alone; out.fits has those.
+void check_both_ways(double together, const Place& place, const Calibration& out,
+                     Diagnostics& diagnostics);
+
 } // namespace spillway

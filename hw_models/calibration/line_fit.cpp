@@ -72,17 +72,29 @@ void add_residuals(LineFit& fit, const std::vector<double>& leverages) {
   }
 }
 
-// Reports the sample that is furthest from the line through the others, if too far.
+// Reports the sample that is furthest from the line through the others, of those that
+// are too far: how far that is depends on the side.
 void check_residuals(const LineFit& fit, const LineRules& rules, Diagnostics& diagnostics) {
-  std::size_t worst = 0;
+  const double fastest =
+      std::min_element(fit.samples.begin(), fit.samples.end(), [](const auto& a, const auto& b) {
+        return a.seconds < b.seconds;
+      })->seconds;
+  std::optional<std::size_t> worst;
   for (std::size_t i = 0; i < fit.samples.size(); ++i) {
-    worst = std::abs(fit.off_others[i]) > std::abs(fit.off_others[worst]) ? i : worst;
+    const double off = fit.off_others[i];
+    const bool too_slow =
+        off < rules.least_off &&
+        (!rules.is_summary || fit.samples[i].seconds * (1 + rules.least_off) > fastest);
+    const bool too_far = too_slow || off > rules.most_off;
+    if (too_far && (!worst || std::abs(off) > std::abs(fit.off_others[*worst]))) {
+      worst = i;
+    }
   }
-  const double off = fit.off_others[worst];
-  if (rules.least_off <= off && off <= rules.most_off) {
+  if (!worst) {
     return;
   }
-  const Sample& sample = fit.samples[worst];
+  const double off = fit.off_others[*worst];
+  const Sample& sample = fit.samples[*worst];
   diagnostics.add(sample.place,
                   fmt::format("{}: {} measured, but the line through the others says {}",
                               rules.what, format_seconds(sample.seconds),
@@ -106,7 +118,11 @@ void check_line(const Line& line, const Place& place, const std::string& what,
 }
 
 void unite_with_single_measurements(LineFit& fit) {
-  for (const Sample& sample : fit.samples) {
+  for (std::size_t i = 0; i < fit.samples.size(); ++i) {
+    const Sample& sample = fit.samples[i];
+    if (std::abs(fit.off_others[i]) > most_off_others) {
+      continue;
+    }
     if (fit.t0 <= most_start_of_large * sample.seconds) {
       fit.rate_range = fit.rate_range.united(sample.work / (sample.seconds - fit.t0));
     }
@@ -117,8 +133,10 @@ void unite_with_single_measurements(LineFit& fit) {
   }
 }
 
-bool is_dense_enough(const std::vector<Sample>& samples, const std::string& what,
+bool is_dense_enough(const std::vector<Sample>& samples, const LineRules& rules,
                      Diagnostics& diagnostics) {
+  const std::string& what = rules.what;
+  const std::string left_out = rules.left_out.empty() ? "" : "; " + rules.left_out;
   std::vector<double> sizes;
   sizes.reserve(samples.size());
   for (const Sample& sample : samples) {
@@ -130,14 +148,15 @@ bool is_dense_enough(const std::vector<Sample>& samples, const std::string& what
     diagnostics.add(samples.front().place,
                     fmt::format("{}: {} size{} cannot give a start and a rate", what, sizes.size(),
                                 sizes.size() == 1 ? "" : "s"),
-                    fmt::format("measure at least {}", least_sizes));
+                    fmt::format("measure at least {}{}", least_sizes, left_out));
     return false;
   }
   if (sizes.back() < least_span * sizes.front()) {
-    diagnostics.add(samples.front().place,
-                    fmt::format("{}: the largest size is only {:.3g} times the smallest", what,
-                                sizes.back() / sizes.front()),
-                    fmt::format("measure sizes that span a factor of at least {:g}", least_span));
+    diagnostics.add(
+        samples.front().place,
+        fmt::format("{}: the largest size is only {:.3g} times the smallest", what,
+                    sizes.back() / sizes.front()),
+        fmt::format("measure sizes that span a factor of at least {:g}{}", least_span, left_out));
     return false;
   }
   return true;
@@ -189,12 +208,12 @@ std::optional<LineFit> fit_line(const std::vector<Sample>& samples, const LineRu
   LineFit fit;
   fit.records = samples.size();
   fit.samples = merge_repeats(samples, rules.what, diagnostics);
-  if (diagnostics.count() > mistakes || !is_dense_enough(fit.samples, rules.what, diagnostics)) {
+  if (diagnostics.count() > mistakes || !is_dense_enough(fit.samples, rules, diagnostics)) {
     return std::nullopt;
   }
   Line line = solve(fit.samples, true);
   const double t0_high = line.t0 + line.t0_error;
-  if (line.t0 < 0 && t0_high >= 0) {
+  if (line.t0 < 0 && (t0_high >= 0 || rules.is_summary)) {
     line = solve(fit.samples, false);
   }
   fit.t0 = line.t0;
@@ -209,7 +228,8 @@ std::optional<LineFit> fit_line(const std::vector<Sample>& samples, const LineRu
   if (diagnostics.count() > mistakes) {
     return std::nullopt;
   }
-  fit.t0_range = {std::max(0.0, line.t0 - line.t0_error), t0_high}; // 0 where it was set to 0
+  fit.t0_range = {std::max(0.0, line.t0 - line.t0_error),
+                  std::max(0.0, t0_high)}; // 0 where it was set to 0
   fit.rate_range = {1 / (line.slope + line.slope_error), 1 / (line.slope - line.slope_error)};
   unite_with_single_measurements(fit);
   return fit;

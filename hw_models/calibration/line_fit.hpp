@@ -16,6 +16,9 @@
 //   R    each x_i / (t_i - t0) of a size whose start is at most 1 % of its time
 //   t0   each t_i - x_i / R of a size that spends at least 90 % of its time starting
 //
+// where a measurement more than 25 % off the line through the others, below, is none of the
+// line's; single kernels may be.
+//
 // A start below 0 is set to 0 if 0 lies in its interval, and R fitted alone.
 //
 // Example: 1, 2, 4 and 16 GB in 0.11, 0.21, 0.41 and 1.61 s lie on t0 = 10 ms and R = 10 GB/s
@@ -78,6 +81,11 @@ struct LineRules {
   // What the line through the others may say of a sample, over its time, less 1.
   double least_off = -most_off_others;
   double most_off = most_off_others;
+  // The line sums up samples that are kept one by one: a start below 0 becomes 0 whatever
+  // its interval. The start is then little known, so that a small sample is too slow only
+  // where it is so against the fastest one as well.
+  bool is_summary = false;
+  std::string left_out = {}; // for the hint where sizes are too few: what was not used
 };
 
 // Nothing after a diagnostic. There must be samples, all with work above 0.

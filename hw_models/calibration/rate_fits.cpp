@@ -32,13 +32,13 @@ std::string note_of(const LineFit& fit, const std::string& formula) {
                      100 * fit.worst_residual);
 }
 
-const LineFit* add_fit(const std::string& name, const std::vector<Sample>& samples,
-                       Calibration& out, Diagnostics& diagnostics) {
-  std::optional<LineFit> fit = fit_line(samples, {name}, diagnostics);
+const LineFit* add_fit(const LineRules& rules, const std::vector<Sample>& samples, Calibration& out,
+                       Diagnostics& diagnostics) {
+  std::optional<LineFit> fit = fit_line(samples, rules, diagnostics);
   if (!fit) {
     return nullptr;
   }
-  out.fits.push_back({name, Dimension::byte_rate, false, std::move(*fit)});
+  out.fits.push_back({rules.what, Dimension::byte_rate, false, std::move(*fit)});
   return &out.fits.back().line;
 }
 
@@ -49,7 +49,7 @@ void add_coefficient(Coefficient c, std::string note, const LineFit& fit, Calibr
 void fit_direction(const std::string& name, const std::vector<Sample>& samples, Calibration& out,
                    Diagnostics& diagnostics) {
   const LineFit* fit =
-      samples.empty() ? nullptr : add_fit("copy " + name, samples, out, diagnostics);
+      samples.empty() ? nullptr : add_fit({"copy " + name}, samples, out, diagnostics);
   if (fit == nullptr) {
     return;
   }
@@ -89,10 +89,13 @@ void fit_stream(const Measurements& measured, Calibration& out, Diagnostics& dia
                     "what fits in the cache says nothing of HBM");
     return;
   }
+  LineRules rules{"hbm_stream"};
   if (dropped > 0) {
-    add_dropped(out.dropped, "hbm_stream", "working set of at most " + rule, dropped);
+    const std::string small = "working set of at most " + rule;
+    add_dropped(out.dropped, "hbm_stream", small, dropped);
+    rules.left_out = fmt::format("not used for a {}: {}", small, dropped);
   }
-  if (const LineFit* fit = add_fit("hbm_stream", large, out, diagnostics)) {
+  if (const LineFit* fit = add_fit(rules, large, out, diagnostics)) {
     add_coefficient(
         coefficient("gpu.hbm_rate", Dimension::byte_rate, fit->rate, fit->rate_range),
         note_of(*fit, fmt::format("{} + bytes read and written / rate", format_seconds(fit->t0))),
@@ -127,10 +130,11 @@ void fit_duplex(const Measurements& measured, Calibration& out, Diagnostics& dia
   if (measured.duplex.empty()) {
     return;
   }
-  const LineFit* fit = add_fit("copy both ways", measured.duplex, out, diagnostics);
+  const LineFit* fit = add_fit({"copy both ways"}, measured.duplex, out, diagnostics);
   if (fit == nullptr) {
     return;
   }
+  check_both_ways(fit->rate, fit->samples.back().place, out, diagnostics);
   Interval range = fit->rate_range;
   std::string note =
       note_of(*fit, fmt::format("{} + bytes of both directions / rate", format_seconds(fit->t0)));
@@ -143,22 +147,6 @@ void fit_duplex(const Measurements& measured, Calibration& out, Diagnostics& dia
   }
   add_coefficient(coefficient("host.duplex_rate", Dimension::byte_rate, fit->rate, range),
                   std::move(note), *fit, out);
-}
-
-void compare_interference(const Measurements& measured, Calibration& out,
-                          Diagnostics& /*diagnostics*/) {
-  for (const InterferenceRecord& record : measured.interference) {
-    BesideCopies line{record.work, record.copies,   record.seconds,
-                      {},          record.d2h_rate, record.h2d_rate};
-    const auto alone = std::find_if(measured.interference.begin(), measured.interference.end(),
-                                    [&](const InterferenceRecord& other) {
-                                      return other.work == record.work && other.copies == "none";
-                                    });
-    if (alone != measured.interference.end()) {
-      line.over_alone = record.seconds / alone->seconds;
-    }
-    out.beside.push_back(std::move(line));
-  }
 }
 
 } // namespace spillway

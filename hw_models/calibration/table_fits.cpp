@@ -4,22 +4,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace spillway {
 namespace {
 
-// A shape may be slow for reasons of its own, but not many times as fast as the others.
+// A shape may be slow for reasons of its own, but neither as slow as a slip of units
+// makes it nor many times as fast as the others.
+constexpr double most_slowness = 10;
 constexpr double most_speed = 3;
-constexpr double any = std::numeric_limits<double>::infinity();
 
 void add_table(const std::string& name, const std::vector<Sample>& samples, MeasuredTable table,
                Calibration& out, Diagnostics& diagnostics) {
   if (samples.empty()) {
     return;
   }
-  std::optional<LineFit> fit = fit_line(samples, {name, -any, most_speed - 1}, diagnostics);
+  std::optional<LineFit> fit =
+      fit_line(samples, {name, 1 / most_slowness - 1, most_speed - 1, true}, diagnostics);
   if (!fit) {
     return;
   }

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,14 @@ const FittedCoefficient& found(const Calibration& calibration, const std::string
 
 double value_of(const Calibration& calibration, const std::string& path) {
   return found(calibration, path).coefficient.value;
+}
+
+const Coefficient& only_one(const Device& device, const std::string& path) {
+  std::vector<const Coefficient*> matches = device.coefficients();
+  std::erase_if(matches, [&](const Coefficient* c) { return c->path != path; });
+  INFO(path);
+  REQUIRE(matches.size() == 1);
+  return *matches.front();
 }
 
 std::string refusal(const Measurements& measurements) {
@@ -132,6 +141,9 @@ TEST_CASE("Working sets that the L2 cache can hold a quarter of are dropped") {
   m.stream = on_a_line(0, 20e12, 2, {1e6, 100e6});
   CHECK(refusal(m) == "hbm_stream: no working set is larger than 4 times the L2 cache of 50 MB | "
                       "what fits in the cache says nothing of HBM");
+  m.stream = on_a_line(0, 20e12, 2, {1e6, 50e6, 100e6, 101e6, 200e6, 4e9});
+  CHECK(refusal(m) == "hbm_stream: 3 sizes cannot give a start and a rate | measure at least 4; "
+                      "not used for a working set of at most 4 times the L2 cache of 50 MB: 3");
 }
 
 TEST_CASE("Launches give their median, from the fastest to the slowest") {
@@ -165,6 +177,63 @@ TEST_CASE("The range of both directions holds what copies reached beside kernels
   CHECK_FALSE(c.beside[3].over_alone.has_value()); // never measured alone
 }
 
+// Copies both ways reach 60 GB/s on their line, one way 50 and 40 GB/s: three times and a
+// third are 180 and 20 GB/s, and 10 % above the sum 99 GB/s.
+TEST_CASE("Rates beside kernels that contradict the copies alone are refused") {
+  const auto with = [](const std::string& copies, double d2h, double h2d) {
+    Measurements m = machine();
+    m.interference = {{"w", copies, 1.0, d2h, h2d, line_of_file(1)}};
+    return refusal(m);
+  };
+  const std::string bounds = " without work | up to 3 times as much or as little is accepted: "
+                             "measure again";
+  CHECK(with("both", 50e12, 44e12) ==
+        "w beside both copies: copies reach 94 TB/s, but 60 GB/s" + bounds);
+  CHECK(with("both", 1, 1) == "w beside both copies: copies reach 2 B/s, but 60 GB/s" + bounds);
+  CHECK(with("both", 10e9, 9e9) ==
+        "w beside both copies: copies reach 19 GB/s, but 60 GB/s" + bounds);
+  CHECK(with("both", 10e9, 11e9) == "");
+  CHECK(with("d2h", 16e9, 0) == "w beside d2h copies: copies reach 16 GB/s, but 50 GB/s" + bounds);
+  CHECK(with("d2h", 17e9, 0) == "");
+  CHECK(with("h2d", 0, 119e9) == "");
+  CHECK(with("h2d", 0, 121e9) ==
+        "w beside h2d copies: copies reach 121 GB/s, but 40 GB/s" + bounds);
+  CHECK(with("both", 54e9, 44e9) == "");
+  CHECK(with("both", 55e9, 45e9) ==
+        "copies both ways reach 100 GB/s, but one way at a time at most 50 GB/s and 40 GB/s | up "
+        "to 10 % above the sum is accepted: measure again");
+}
+
+TEST_CASE("Both directions together faster than one at a time are refused") {
+  Measurements m = machine();
+  m.duplex = on_a_line(5e-6, 98e9, 2, copy_sizes);
+  CHECK(refusal(m) == "");
+  m.duplex = on_a_line(5e-6, 600e9, 2, copy_sizes);
+  CHECK(refusal(m) ==
+        "copies both ways reach 600 GB/s, but one way at a time at most 50 GB/s and 40 GB/s | up "
+        "to 10 % above the sum is accepted: measure again");
+}
+
+TEST_CASE("Repeats of the same work beside the same copies must agree within 10 %") {
+  const auto with = [](const InterferenceRecord& again) {
+    Measurements m = machine();
+    m.interference = {{"w", "none", 1.0, 0, 0, line_of_file(1)},
+                      {"w", "both", 1.0, 35e9, 30e9, line_of_file(2)},
+                      again};
+    return refusal(m);
+  };
+  CHECK(with({"w", "none", 1.1, 0, 0, line_of_file(3)}) == "");
+  CHECK(with({"w", "none", 1.2, 0, 0, line_of_file(3)}) ==
+        "this w alone takes 1.2 s, but the same on m.jsonl:1 1 s | times of one shape may differ "
+        "by 10 %: measure again under one condition");
+  CHECK(with({"w", "both", 2.0, 35e9, 30e9, line_of_file(3)})
+            .starts_with("this w beside both copies takes 2 s, but the same on m.jsonl:2 1 s"));
+  CHECK(with({"w", "both", 1.0, 35e9, 25e9, line_of_file(3)}) ==
+        "w beside both copies: h2d copies reach 30 GB/s, but the same on m.jsonl:3 25 GB/s | rates "
+        "beside one work may differ by 10 %: measure again under one condition");
+  CHECK(with({"other", "both", 2.0, 25e9, 25e9, line_of_file(3)}) == "");
+}
+
 TEST_CASE("A kernel in less than a third of the time that the others suggest is refused") {
   Measurements m = machine();
   for (const std::int64_t size : {768, 1536, 3072, 6144, 10240, 12288, 16384}) {
@@ -184,6 +253,42 @@ TEST_CASE("A kernel in less than a third of the time that the others suggest is 
   CHECK(with(20e-6) == "");
   CHECK(with(17e-6) == "matmul: 17 us measured, but the line through the others says 52.95 us | up "
                        "to 200 % more is accepted: measure again");
+  // Ten times are 529.5 us.
+  CHECK(with(520e-6) == "");
+  const std::string bounds = "but the line through the others says 52.95 us | up to 90 % less is "
+                             "accepted: measure again";
+  CHECK(with(540e-6) == "matmul: 540 us measured, " + bounds);
+  CHECK(with(53e-3) == "matmul: 53 ms measured, " + bounds);
+}
+
+// The start, 10 us, is less than 1 % of 16384^3 products: 22 ms. One of nearly that size in
+// twice its time is a row of the table, but no rate of the line.
+TEST_CASE("A slow kernel is kept in its table and left out of the range of the rate") {
+  Measurements m = machine();
+  for (const std::int64_t size : {768, 1536, 2048, 3072, 6144, 10240, 12288, 16384}) {
+    const double work = 2.0 * static_cast<double>(size * size * size);
+    m.matmul.push_back({{size, size, size}, work, 10e-6 + work / 400e12, line_of_file(8)});
+  }
+  const double work = 2.0 * 16000 * 16384 * 16384;
+  m.matmul.push_back({{16000, 16384, 16384}, work, 2 * (10e-6 + work / 400e12), line_of_file(9)});
+  const Calibration c = calibrate(m);
+  CHECK(c.tables[0].rows.size() == 13);
+  CHECK(c.fits[1].line.rate_range.low > 250e12); // the slow one alone: 200 TFLOP/s
+}
+
+TEST_CASE("A table whose large kernels get slower is kept, its line starts at 0") {
+  Measurements m = machine();
+  m.matmul.clear();
+  for (std::int64_t tokens = 128; tokens <= 262144; tokens *= 2) {
+    const double octaves = std::log2(static_cast<double>(tokens) / 128);
+    const double work = 2.0 * static_cast<double>(tokens) * 1024 * 1024;
+    m.matmul.push_back(
+        {{tokens, 1024, 1024}, work, work / 400e12 * std::pow(1.03, octaves), line_of_file(3)});
+  }
+  const Calibration c = calibrate(m);
+  REQUIRE(c.tables.size() == 1);
+  CHECK(c.tables[0].rows.size() == 12);
+  CHECK(c.fits[1].line.t0 == 0);
 }
 
 TEST_CASE("Several fits are refused together") {
@@ -226,15 +331,12 @@ TEST_CASE("The written file gives the fitted values back, to four digits, and th
   CHECK(report_text(diagnostics) == "");
   CHECK(device.title == "a \"b\" \\c");
   for (const FittedCoefficient& fitted : c.coefficients) {
-    for (const Coefficient* read : device.coefficients()) {
-      if (read->path == fitted.coefficient.path) {
-        CHECK(read->value == doctest::Approx(fitted.coefficient.value).epsilon(5e-4));
-        CHECK(read->low == doctest::Approx(fitted.coefficient.low).epsilon(5e-4));
-        CHECK(read->high == doctest::Approx(fitted.coefficient.high).epsilon(5e-4));
-        CHECK(read->kind == "measured");
-        CHECK(read->source == "s");
-      }
-    }
+    const Coefficient& read = only_one(device, fitted.coefficient.path);
+    CHECK(read.value == doctest::Approx(fitted.coefficient.value).epsilon(5e-4));
+    CHECK(read.low == doctest::Approx(fitted.coefficient.low).epsilon(5e-4));
+    CHECK(read.high == doctest::Approx(fitted.coefficient.high).epsilon(5e-4));
+    CHECK(read.kind == "measured");
+    CHECK(read.source == "s");
   }
   CHECK(device.memory.value == 80e9); // in full
   CHECK(device.tables.size() == tables_before - replaced + 1);

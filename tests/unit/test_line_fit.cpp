@@ -68,8 +68,8 @@ TEST_CASE("Times on a line give its start and rate exactly, with points as inter
 //   sum ab = 0.25 + 0.222222 + 0.16 + 0.02375        = 0.655972
 //   sum bb = 0.25 + 0.444444 + 0.64 + 0.9025         = 2.236944
 //   sum a  = 1.058333, sum b = 2.916667, determinant = aa bb - ab ab = 0.468361
-//   t0    = (a bb - b ab) / determinant = 0.969697...
-//   slope = (aa b - ab a) / determinant = 1.019515...
+//   t0    = (a bb - b ab) / determinant = 0.969722
+//   slope = (aa b - ab a) / determinant = 1.019496
 // s^2 = (4 - t0 sum a - slope sum b) / 2, and t_{2, 0.975} = 4.302653.
 TEST_CASE("The interval is Student's, from the scatter about the line") {
   const std::vector<std::pair<double, double>> times{{1, 2}, {2, 3}, {4, 5}, {38, 40}};
@@ -88,6 +88,8 @@ TEST_CASE("The interval is Student's, from the scatter about the line") {
   const double determinant = aa * bb - ab * ab;
   const double t0 = (a * bb - b * ab) / determinant;
   const double slope = (aa * b - ab * a) / determinant;
+  CHECK(t0 == doctest::Approx(0.969722).epsilon(1e-6)); // half of the last digit
+  CHECK(slope == doctest::Approx(1.019496).epsilon(1e-6));
   const double variance = (4 - t0 * a - slope * b) / 2;
   const double t0_error = 4.302653 * std::sqrt(variance * bb / determinant);
   const double slope_error = 4.302653 * std::sqrt(variance * aa / determinant);
@@ -204,6 +206,57 @@ TEST_CASE("A time far off the line through the others is refused") {
   CHECK(fit_line(line(1e-5, 50e9, {1, 1, 1, 2, 1, 1, 1, 1}), {"matmul", -10, 1}, diagnostics)
             .has_value());
   CHECK(report_text(diagnostics) == "");
+}
+
+// Bounds of a table's kind: a third of the time (off by more than 200 %) is too fast, ten
+// times the time (off by less than -90 %) too slow. 64 MB and 10 us take 1.29 ms; the
+// record in 40 % of that is off by 150 %, further than one in 20 times that can ever be.
+TEST_CASE("A time that is too far off is not masked by one further off that is not") {
+  Diagnostics diagnostics;
+  CHECK_FALSE(fit_line(line(1e-5, 50e9, {1, 1, 1, 20, 1, 0.4, 1, 1, 1, 1}), {"matmul", -0.9, 2},
+                       diagnostics)
+                  .has_value());
+  CHECK(report_text(diagnostics).starts_with("4:1: matmul: 25.8 ms measured, "));
+}
+
+// Each byte takes 1.4 % more for every doubling, 2^0.02, so that a line has a start
+// below 0 by more than the scatter. R alone: sum b^2 / sum b with b = x / t.
+TEST_CASE("The line of a summary starts at 0 where it would start before") {
+  std::vector<std::pair<double, double>> times;
+  double b = 0;
+  double bb = 0;
+  for (double size = 1e6; size < 4e9; size *= 2) {
+    times.emplace_back(size, 1e-10 * std::pow(size, 1.02));
+    b += size / times.back().second;
+    bb += std::pow(size / times.back().second, 2);
+  }
+  CHECK(refusal(samples_of(times)).find("below 0 by more than its scatter") != std::string::npos);
+  LineRules rules{"matmul"};
+  rules.is_summary = true;
+  Diagnostics diagnostics;
+  const std::optional<LineFit> fit = fit_line(samples_of(times), rules, diagnostics);
+  CHECK(report_text(diagnostics) == "");
+  REQUIRE(fit.has_value());
+  CHECK(fit->t0 == 0);
+  CHECK(fit->t0_range.low == 0);
+  CHECK(fit->t0_range.high == 0);
+  CHECK(fit->rate == doctest::Approx(bb / b).epsilon(1e-9));
+}
+
+// Three large kernels on 1 TB/s and -1 us, within their scatter, and a small one in 2 us:
+// the others say -1 us of it, but nothing is faster.
+TEST_CASE("A small kernel is not too slow for a summary that knows no start") {
+  const std::vector<Sample> samples =
+      samples_of({{1e6, 2e-6}, {1e8, 99e-6}, {4e8, 400e-6}, {16e8, 1599e-6}});
+  Diagnostics diagnostics;
+  CHECK(fit_line(samples, {"matmul", -0.9, 2, true}, diagnostics).has_value());
+  CHECK(report_text(diagnostics) == "");
+  CHECK_FALSE(fit_line(samples, {"matmul", -0.9, 2}, diagnostics).has_value());
+  std::vector<Sample> slow = samples; // 11 ms for 400 us
+  slow[2].seconds = 11e-3;
+  Diagnostics others;
+  CHECK_FALSE(fit_line(slow, {"matmul", -0.9, 2, true}, others).has_value());
+  CHECK(report_text(others).starts_with("3:1: matmul: 11 ms measured, "));
 }
 
 TEST_CASE("Repeats of one shape give their median, and their order does not matter") {
