@@ -108,18 +108,22 @@ constexpr RealRange positive{0.0, 1e30, true};
 constexpr RealRange not_negative{0.0, 1e30};
 constexpr RealRange share{0.0, 1.5, true};
 
-// A table named by its file, or written out in place. A bare name is looked up in
-// `folder`, a path is relative to the file that says it.
+// A bare name is looked up in `folder`, a path is relative to the file that says it.
+std::filesystem::path file_of_table(const YamlNode& item, const std::filesystem::path& folder) {
+  const bool is_path = item.text.find('/') != std::string::npos && item.place.source;
+  return (is_path ? std::filesystem::path(item.place.source->name).parent_path() : folder) /
+         item.text;
+}
+
+// A table named by its file, or written out in place.
 std::shared_ptr<const KernelTable> read_table(const YamlNode& item,
                                               const std::filesystem::path& folder,
                                               Diagnostics& diagnostics) {
   if (item.is_map()) {
     return std::make_shared<KernelTable>(KernelTable::read(item, diagnostics));
   }
-  const bool is_path = item.text.find('/') != std::string::npos && item.place.source;
-  const std::filesystem::path from =
-      is_path ? std::filesystem::path(item.place.source->name).parent_path() : folder;
-  return std::make_shared<KernelTable>(KernelTable::read(load_yaml(from / item.text), diagnostics));
+  return std::make_shared<KernelTable>(
+      KernelTable::read(load_yaml(file_of_table(item, folder)), diagnostics));
 }
 
 void read_tables(const YamlNode& node, const std::filesystem::path& folder, Device& device,
@@ -326,6 +330,26 @@ Device read_device(const YamlNode& node, const std::filesystem::path& table_fold
   read_network(in, sources, device, diagnostics);
   in.finish();
   return device;
+}
+
+std::vector<std::filesystem::path> table_files(const YamlNode& node,
+                                               const std::filesystem::path& table_folder) {
+  std::vector<std::filesystem::path> files;
+  const YamlNode* gpu = node.find("gpu");
+  const YamlNode* kernels = gpu == nullptr ? nullptr : gpu->find("kernels");
+  if (kernels == nullptr) {
+    return files;
+  }
+  for (const YamlEntry& op : kernels->entries) {
+    for (const YamlEntry& type : op.value.entries) {
+      for (const YamlNode& item : type.value.items) {
+        if (item.is_scalar() && !item.text.empty()) {
+          files.push_back(file_of_table(item, table_folder));
+        }
+      }
+    }
+  }
+  return files;
 }
 
 } // namespace spillway

@@ -92,4 +92,8 @@ struct Device {
 [[nodiscard]] Device read_device(const YamlNode& node, const std::filesystem::path& table_folder,
                                  Diagnostics& diagnostics);
 
+// The files of the kernel tables that such a map names, where read_device looks for them.
+[[nodiscard]] std::vector<std::filesystem::path> table_files(
+    const YamlNode& node, const std::filesystem::path& table_folder);
+
 } // namespace spillway

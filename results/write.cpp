@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 namespace spillway {
+namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -132,7 +133,7 @@ struct PartFile {
   void rename() const {
     std::error_code status;
     if (part != path) {
-      std::filesystem::rename(part, path, status);
+      fs::rename(part, path, status);
     }
     if (status) {
       cannot_write(path, status.value());
@@ -141,20 +142,34 @@ struct PartFile {
   void discard() const {
     std::error_code ignored;
     if (part != path) {
-      std::filesystem::remove(part, ignored);
+      fs::remove(part, ignored);
     }
   }
 };
 
-PartFile write_beside(const OutputFile& output) {
-  namespace fs = std::filesystem;
-  const std::string& path = output.path;
+// Where the text of `path` goes first.
+PartFile part_of(const std::string& path) {
   std::error_code status;
   if (fs::is_directory(path, status)) {
     throw InputError(fmt::format("cannot write '{}': it is a directory", path));
   }
-  const bool in_place = fs::exists(path, status) && !fs::is_regular_file(path, status);
-  PartFile part{path, in_place ? path : fmt::format("{}.{}.part", path, ::getpid())};
+  if (fs::exists(path, status) && !fs::is_regular_file(path, status)) {
+    return {path, path};
+  }
+  const std::string target = written_path(path).string();
+  if (fs::is_symlink(target, status)) {
+    cannot_write(path, ELOOP);
+  }
+  return {target, fmt::format("{}.{}.part", target, ::getpid())};
+}
+
+PartFile write_beside(const OutputFile& output) {
+  const std::string& path = output.path;
+  if (path == "-") {
+    write_all(stdout, output.text, "standard output");
+    return {path, path};
+  }
+  const PartFile part = part_of(path);
   std::FILE* file = std::fopen(part.part.c_str(), "wb");
   if (file == nullptr) {
     cannot_write(path, errno);
@@ -232,10 +247,6 @@ std::string results_csv(const std::vector<ResultRow>& rows) {
 }
 
 void write_output(const std::string& path, const std::string& text) {
-  if (path == "-") {
-    write_all(stdout, text, "standard output");
-    return;
-  }
   write_outputs({{path, text}});
 }
 
@@ -267,6 +278,15 @@ void check_output_is_no_input(const std::string& output,
                        fmt::format("'{}' is read; write to another file", input.string()));
     }
   }
+}
+
+fs::path written_path(fs::path path) {
+  constexpr int most_links = 40; // as many as the system follows
+  std::error_code status;
+  for (int links = 0; links < most_links && fs::is_symlink(path, status); ++links) {
+    path = path.parent_path() / fs::read_symlink(path, status);
+  }
+  return path;
 }
 
 } // namespace spillway

@@ -27,11 +27,13 @@ struct ResultRow {
 [[nodiscard]] std::string results_csv(const std::vector<ResultRow>& rows);
 
 // Writes all of `text` or throws InputError and leaves what was there before:
-// the file is written beside its final name and then renamed. "-" is stdout.
+// the file is written beside its final name and then renamed. "-" is stdout. Where the
+// path is a symbolic link, what it points to is written.
 void write_output(const std::string& path, const std::string& text);
 
 // The same for files that belong together: all are written beside their final names
-// before the first one is renamed, in the order given.
+// before the first one is renamed, in the order given. With "-" as the last one, nothing
+// is renamed where that cannot be printed.
 struct OutputFile {
   std::string path;
   std::string text;
@@ -43,5 +45,8 @@ void write_outputs(const std::vector<OutputFile>& files);
 // an empty name replace nothing.
 void check_output_is_no_input(const std::string& output,
                               const std::vector<std::filesystem::path>& inputs);
+
+// Where a file of that name is written: behind symbolic links, even if nothing is there.
+[[nodiscard]] std::filesystem::path written_path(std::filesystem::path path);
 
 } // namespace spillway

@@ -18,10 +18,10 @@
 //   gpu.kernels          gemm, batched_gemm, attention: a table row per shape. The line
 //                        t0 + flops / rate through a table is reported as its summary;
 //                        a row in less than a third of what the line through the others
-//                        says, or in more than 10 times as much, is refused. Single products are timed one call at a time,
-//                        so what the smallest one takes beyond a launch in a queue is the
-//                        timing's (`timing_overhead`), if its flops take less than that
-//                        launch at the line's rate
+//                        says, or in more than 10 times as much, is refused. Single products are
+//                        timed one call at a time, so what the smallest one takes beyond a launch
+//                        in a queue is the timing's (`timing_overhead`), if its flops take less
+//                        than that launch at the line's rate
 //   gpu.clock            power and duty, s' being the rate of a product over its rate
 //                        alone at the limit, powers over the mean at that limit:
 //     limit_rate         median over gemm shapes whose clock is below its highest

@@ -192,4 +192,16 @@ std::string printable(std::string_view text, std::size_t most_columns) {
   return out;
 }
 
+bool is_plain_line(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint point = decode_at(text, at);
+    if (point.length == 0 || point.value == '\t' || point.value == '\n' ||
+        is_control(point.value)) {
+      return false;
+    }
+    at += point.length;
+  }
+  return true;
+}
+
 } // namespace spillway

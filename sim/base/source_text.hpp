@@ -31,4 +31,7 @@ namespace spillway {
 [[nodiscard]] std::string printable(std::string_view text,
                                     std::size_t most_columns = std::string_view::npos);
 
+// Whether `text` can stand in one line of a file: valid UTF-8 without control characters.
+[[nodiscard]] bool is_plain_line(std::string_view text);
+
 } // namespace spillway

@@ -2,15 +2,18 @@
 #include "hw_models/calibration/hardware_file.hpp"
 #include "results/calibration_report.hpp"
 #include "results/write.hpp"
+#include "sim/base/source_text.hpp"
 #include "sim/cli/commands.hpp"
 #include "sim/cli/options.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
+#include <utility>
 
 namespace spillway {
 namespace fs = std::filesystem;
@@ -22,7 +25,7 @@ bool is_path(const std::string& text) {
 
 fs::path resolved(const fs::path& path) {
   std::error_code error;
-  const fs::path known = fs::weakly_canonical(path, error);
+  const fs::path known = fs::weakly_canonical(written_path(path), error);
   return error ? fs::absolute(path).lexically_normal() : known;
 }
 
@@ -36,6 +39,24 @@ fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
+// What the written file says must leave it a file that can be read.
+void check_plain(const std::string& what, const std::string& text, const std::string& hint) {
+  if (!is_plain_line(text)) {
+    throw InputError(what + " must be valid UTF-8 without control characters", hint);
+  }
+}
+
+void check_texts(const CommonOptions& options) {
+  const std::string hint = "it becomes part of the file that is written";
+  check_plain("--output", options.output, hint);
+  check_plain("--base", options.base, hint);
+  check_plain("--tables", options.tables, hint);
+  check_plain("--source", options.source, hint);
+  for (std::size_t i = 0; i < options.positional.size(); ++i) {
+    check_plain(fmt::format("the name of measurement file {}", i + 1), options.positional[i], hint);
+  }
+}
+
 void check_options(const CommonOptions& options) {
   if (options.positional.empty()) {
     throw InputError("'calibrate' needs measurements", "files of JSON lines");
@@ -46,6 +67,7 @@ void check_options(const CommonOptions& options) {
                          : fmt::format("--output: '{}' does not end in .yaml", options.output),
                      "for example -o own.yaml");
   }
+  check_texts(options);
   std::error_code error;
   if (!options.tables.empty() && !fs::is_directory(options.tables, error)) {
     throw InputError(fmt::format("--tables: '{}' is not a folder", options.tables));
@@ -72,7 +94,22 @@ struct Base {
   std::string as_written; // behind `extends`
   std::string title;
   std::set<std::string> source_tags;
+  std::vector<fs::path> places; // of its files and those it extends; see Catalog::places_of
+  std::vector<fs::path> tables; // the table files that any of them names
 };
+
+// Tables that a file's own extension replaces are still that file's.
+void add_files(const Catalog& catalog, const CommonOptions& options, Base& base) {
+  base.places = catalog.places_of(CatalogKind::hardware, options.base);
+  for (const fs::path& place : base.places) {
+    std::error_code error;
+    if (fs::exists(place, error)) {
+      for (fs::path& file : table_files(load_yaml(place), catalog.table_folder())) {
+        base.tables.push_back(std::move(file));
+      }
+    }
+  }
+}
 
 Base load_base(const Catalog& catalog, const CommonOptions& options) {
   Base base;
@@ -81,6 +118,7 @@ Base load_base(const Catalog& catalog, const CommonOptions& options) {
   base.as_written = !is_path(options.base) ? options.base
                     : path.is_absolute()   ? path.string()
                                            : named_from(folder_of(options.output), path);
+  check_plain("the path from --output to --base", base.as_written, "name another folder");
   const YamlNode* title = base.node.find("title");
   base.title = title == nullptr ? options.base : title->text;
   if (const YamlNode* sources = base.node.find("sources")) {
@@ -88,6 +126,7 @@ Base load_base(const Catalog& catalog, const CommonOptions& options) {
       base.source_tags.insert(entry.key);
     }
   }
+  add_files(catalog, options, base);
   return base;
 }
 
@@ -125,36 +164,59 @@ std::vector<std::string> replaced_tables(const Base& base, const Calibration& ca
   return replaced;
 }
 
-// Reads the file back as a scenario would, tables included: a machine, or what it lacks.
-void check_readable(const Catalog& catalog, const Calibration& calibration,
-                    const HardwareFile& file, const std::string& path, CalibrationUse& use) {
-  HardwareFile in_one = file;
-  in_one.table_files.clear(); // they are not written yet
-  const YamlNode own = parse_yaml(hardware_yaml(calibration, in_one), path);
-  Diagnostics diagnostics;
-  const Device device =
-      read_device(catalog.load(CatalogKind::hardware, own), catalog.table_folder(), diagnostics);
-  if (!file.extends.empty()) {
-    diagnostics.throw_if_any();
-    for (const Coefficient* c : device.coefficients()) {
-      const auto same = [&](const FittedCoefficient& f) { return f.coefficient.path == c->path; };
-      if (std::none_of(calibration.coefficients.begin(), calibration.coefficients.end(), same)) {
-        use.from_base.push_back(c->path);
-      }
+// The coefficients of `device` that were not measured.
+std::vector<std::string> kept_coefficients(const Device& device, const Calibration& calibration) {
+  std::vector<std::string> kept;
+  for (const Coefficient* c : device.coefficients()) {
+    const auto same = [&](const FittedCoefficient& f) { return f.coefficient.path == c->path; };
+    if (std::none_of(calibration.coefficients.begin(), calibration.coefficients.end(), same)) {
+      kept.push_back(c->path);
     }
-    return;
   }
-  const std::string absent = "missing key ";
+  return kept;
+}
+
+// What the machine lacks; throws where it has more mistakes than that. The text of
+// `own` is no file yet, so none of its lines is named.
+std::vector<std::string> missing_keys(const Diagnostics& diagnostics, const SourceText* own) {
+  std::vector<std::string> missing;
   Diagnostics wrong;
   for (const Diagnostic& found : diagnostics.found()) {
-    if (found.message.starts_with(absent)) {
-      use.missing.push_back(found.message.substr(absent.size()));
+    if (!found.missing.empty()) {
+      missing.push_back(found.missing);
+    } else if (found.place.source.get() == own) {
+      wrong.add({}, "these measurements make no hardware: " + found.message, found.hint);
     } else {
       wrong.add(found.place, found.message, found.hint);
     }
   }
   wrong.throw_if_any();
-  use.base_names = catalog.names(CatalogKind::hardware);
+  return missing;
+}
+
+// Reads the file back as a scenario would, tables included: a machine, or what it lacks.
+void check_readable(const Catalog& catalog, const Calibration& calibration,
+                    const HardwareFile& file, const CommonOptions& options, CalibrationUse& use) {
+  HardwareFile in_one = file;
+  in_one.table_files.clear(); // they are not written yet
+  const YamlNode own = parse_yaml(hardware_yaml(calibration, in_one), options.output);
+  Diagnostics diagnostics;
+  const Device device =
+      read_device(catalog.load(CatalogKind::hardware, own), catalog.table_folder(), diagnostics);
+  const std::vector<std::string> missing = missing_keys(diagnostics, own.place.source.get());
+  const std::vector<std::string> whole = catalog.names(CatalogKind::hardware);
+  if (file.extends.empty()) {
+    use.missing = missing;
+    use.base_names = whole;
+  } else if (!missing.empty()) {
+    throw InputError(
+        fmt::format("--base: '{}' and these measurements are no whole machine: "
+                    "missing {}",
+                    options.base, fmt::join(missing, ", ")),
+        fmt::format("'{}' can extend one of: {}", options.base, fmt::join(whole, ", ")));
+  } else {
+    use.from_base = kept_coefficients(device, calibration);
+  }
 }
 
 // Tables first: a hardware file that is there finds them.
@@ -167,27 +229,40 @@ std::vector<OutputFile> output_files(const Calibration& calibration, HardwareFil
           fs::path(options.tables) / fmt::format("{}-{}.yaml", file.name, table.suffix);
       outputs.push_back({path.string(), table_yaml(calibration, table, file.source_title)});
       file.table_files.push_back(named_from(folder_of(options.output), path));
+      check_plain("the path from --output to --tables", file.table_files.back(),
+                  "name another folder");
     }
   }
   outputs.push_back({options.output, hardware_yaml(calibration, file)});
   return outputs;
 }
 
-// A measurement is not overwritten by what was made of it, nor a table by the file
-// that names it.
+// What was read is not overwritten by what was made of it, nor a table by the file that
+// names it, and no output comes where the base would be found instead.
 void check_distinct(const std::vector<OutputFile>& outputs, const CommonOptions& options,
-                    const fs::path& base) {
-  std::vector<fs::path> taken(options.positional.begin(), options.positional.end());
-  taken.push_back(base);
+                    const Base& base) {
+  std::set<fs::path> places;
+  std::transform(base.places.begin(), base.places.end(), std::inserter(places, places.end()),
+                 resolved);
+  std::set<fs::path> taken = places;
+  for (const std::string& measurements : options.positional) {
+    taken.insert(resolved(measurements));
+  }
+  for (const fs::path& table : base.tables) {
+    taken.insert(resolved(table));
+  }
+  const std::string hint = "choose another --output, --name or --tables";
   for (const OutputFile& output : outputs) {
     const fs::path path = resolved(output.path);
-    for (const fs::path& other : taken) {
-      if (!other.empty() && resolved(other) == path) {
-        throw InputError(fmt::format("'{}' would be overwritten", output.path),
-                         "choose another --output, --name or --tables");
-      }
+    std::error_code error;
+    if (places.count(path) > 0 && !fs::exists(path, error)) {
+      throw InputError(fmt::format("'{}' would be read instead of a file that --base '{}' means",
+                                   output.path, options.base),
+                       hint);
     }
-    taken.emplace_back(output.path);
+    if (!taken.insert(path).second) {
+      throw InputError(fmt::format("'{}' would be overwritten", output.path), hint);
+    }
   }
 }
 
@@ -214,7 +289,7 @@ ExitCode run_calibrate(const std::vector<std::string>& arguments) {
   if (base) {
     use.replaced = replaced_tables(*base, calibration);
   }
-  check_readable(catalog, calibration, file, options.output, use);
+  check_readable(catalog, calibration, file, options, use);
   std::vector<OutputFile> outputs = output_files(calibration, file, options);
   for (const OutputFile& output : outputs) {
     use.written.push_back(output.path);
@@ -222,14 +297,11 @@ ExitCode run_calibrate(const std::vector<std::string>& arguments) {
   if (!options.json.empty() && options.json != "-") {
     outputs.push_back({options.json, calibration_json(calibration, use)});
   }
-  check_distinct(outputs, options,
-                 base ? catalog.find(CatalogKind::hardware, options.base) : fs::path());
+  check_distinct(outputs, options, base.value_or(Base{}));
+  // Last: where the report cannot be printed, nothing is written either.
+  outputs.push_back({"-", options.json == "-" ? calibration_json(calibration, use)
+                                              : calibration_text(calibration, use)});
   write_outputs(outputs);
-  if (options.json == "-") {
-    write_output("-", calibration_json(calibration, use));
-  } else {
-    write_output("-", calibration_text(calibration, use));
-  }
   if (!use.missing.empty() && !options.quiet) {
     fmt::print(stderr, "{} is not a whole machine yet; --base NAME says the rest\n",
                options.output);

@@ -105,6 +105,31 @@ YamlNode Catalog::load(CatalogKind kind, const YamlNode& name_or_map) const {
   return load_file(kind, path);
 }
 
+std::vector<fs::path> Catalog::places_of(CatalogKind kind, const std::string& text) const {
+  std::vector<fs::path> places;
+  std::string next = text;
+  fs::path folder;
+  for (int depth = 0; depth <= max_extends; ++depth) {
+    const fs::path path = looks_like_path(next) ? folder / next : find(kind, next);
+    for (const fs::path& root : roots_) {
+      const fs::path earlier = root / info(kind).folder / (next + ".yaml");
+      if (looks_like_path(next) || earlier == path) {
+        break;
+      }
+      places.push_back(earlier);
+    }
+    places.push_back(path);
+    const YamlNode node = load_yaml(path);
+    const YamlNode* extends = node.find("extends");
+    if (extends == nullptr) {
+      break;
+    }
+    next = extends->text;
+    folder = path.parent_path();
+  }
+  return places;
+}
+
 YamlNode Catalog::resolve(CatalogKind kind, YamlNode node, const fs::path& folder,
                           int depth) const {
   const YamlNode* extends = node.find("extends");

@@ -27,6 +27,11 @@ public:
   // other keys laid over it. Follows `extends` inside files as well.
   [[nodiscard]] YamlNode load(CatalogKind kind, const YamlNode& name_or_map) const;
   [[nodiscard]] YamlNode load_file(CatalogKind kind, const std::filesystem::path& path) const;
+  // What loading `text` reads, the file itself and what it extends, and places without
+  // a file where one would be read instead: those of a name in earlier roots. The
+  // files must load.
+  [[nodiscard]] std::vector<std::filesystem::path> places_of(CatalogKind kind,
+                                                             const std::string& text) const;
   // The kernel tables of the first root that has any.
   [[nodiscard]] std::filesystem::path table_folder() const;
 

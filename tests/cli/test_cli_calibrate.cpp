@@ -1,5 +1,6 @@
 // calibrate of the built program.
 #include "tests/cli/cli.hpp"
+#include "tests/cli/small_machine.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -20,18 +21,6 @@ const std::string microbench = "results/reference/h200/microbench.jsonl";
 const std::string attention = "results/reference/h200/attention.jsonl";
 const std::string power = "results/reference/h200/power.jsonl";
 const Arguments committed{"calibrate", microbench, attention, power};
-
-// Records of a made-up machine with copies only.
-const std::string small_machine = [] {
-  std::string text =
-      "{\"kind\": \"device\", \"name\": \"Own GPU\", \"total\": 80000000000, \"l2\": 50000000}\n";
-  for (const double bytes : {4e3, 64e3, 1e6, 16e6, 256e6}) {
-    text += "{\"kind\": \"copy\", \"bytes\": " + std::to_string(static_cast<long>(bytes)) +
-            ", \"d2h_s\": " + std::to_string(3e-6 + bytes / 50e9) +
-            "0, \"h2d_s\": " + std::to_string(4e-6 + bytes / 40e9) + "}\n";
-  }
-  return text;
-}();
 
 bool has_part_files(const TemporaryFolder& folder) {
   const std::vector<std::string> names = folder.names();
@@ -222,23 +211,6 @@ TEST_CASE("Wrong options of calibrate are refused") {
   CHECK(folder.names().empty());
 }
 
-TEST_CASE("calibrate does not overwrite what it reads") {
-  const TemporaryFolder folder;
-  const std::string measurements = folder.write("own.yaml", small_machine);
-  const std::string hint = "      choose another --output, --name or --tables\n";
-  check_refused({"calibrate", measurements, "-o", folder.path("./own.yaml")},
-                "error: '" + folder.path("./own.yaml") + "' would be overwritten\n" + hint);
-  CHECK(read_text(measurements) == small_machine);
-  const std::string base = folder.write("base.yaml", "kind: hardware\nextends: h200\n");
-  check_refused({"calibrate", measurements, "--base", base, "-o", base},
-                "error: '" + base + "' would be overwritten\n" + hint);
-  const std::string table = folder.path("x-matmul-bf16.yaml");
-  check_refused({"calibrate", measurements, "-o", folder.path("x.yaml"), "--json", measurements},
-                "error: '" + measurements + "' would be overwritten\n" + hint);
-  check_refused(committed + Arguments{"--name", "x", "--tables", folder.path(), "-o", table},
-                "error: '" + table + "' would be overwritten\n" + hint);
-}
-
 TEST_CASE("Bad measurements are refused with their line, and nothing is written") {
   const TemporaryFolder folder;
   const std::string out = folder.path("out.yaml");
@@ -268,31 +240,4 @@ TEST_CASE("Bad measurements are refused with their line, and nothing is written"
   CHECK_FALSE(std::filesystem::exists(out));
   check_refused_with({"calibrate", folder.path("missing.jsonl"), "-o", out},
                      "error: cannot open: no such file or directory\n");
-}
-
-TEST_CASE("A base that is not a whole machine is refused before anything is written") {
-  const TemporaryFolder folder;
-  const std::string measurements = folder.write("own.jsonl", small_machine);
-  const std::string partial = folder.path("partial.yaml");
-  CHECK(ask({"calibrate", measurements, "-q", "-o", partial}).exit_code == 0);
-  const std::string out = folder.path("out.yaml");
-  check_refused_with({"calibrate", measurements, "--base", partial, "-o", out},
-                     "error: missing key 'context' in 'gpu'\n");
-  CHECK_FALSE(std::filesystem::exists(out));
-  // A file written earlier stays when the next one is refused.
-  const std::string before = read_text(partial);
-  CHECK(ask({"calibrate", measurements, "--base", "nope", "-o", partial}).exit_code == 2);
-  CHECK(read_text(partial) == before);
-}
-
-TEST_CASE("Where one of several files cannot be written, none is") {
-  const TemporaryFolder folder;
-  std::filesystem::create_directory(folder.path("own-grouped-matmul-bf16.yaml"));
-  const std::string old = folder.write("own-matmul-bf16.yaml", "old\n");
-  check_refused(committed +
-                    Arguments{"-q", "--tables", folder.path(), "-o", folder.path("own.yaml")},
-                "error: cannot write '" + folder.path("own-grouped-matmul-bf16.yaml") +
-                    "': it is a directory\n");
-  CHECK(read_text(old) == "old\n");
-  CHECK(folder.names().size() == 2);
 }

@@ -197,6 +197,24 @@ TEST_CASE("Output is written whole, and nothing else is left behind") {
   CHECK(folder.names().size() == 1);
 }
 
+TEST_CASE("Behind a symbolic link the target is written, and the link stays") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder.path("below"));
+  fs::create_symlink("below/target.txt", folder.path("first"));
+  fs::create_symlink("first", folder.path("second"));
+  for (const char* text : {"new\n", "again\n"}) { // at first there is no target
+    write_output(folder.path("second"), text);
+    CHECK(content(folder.path("below/target.txt")) == text);
+  }
+  CHECK(fs::is_symlink(folder.path("first")));
+  CHECK(fs::is_symlink(folder.path("second")));
+  CHECK(folder.names().size() == 3);
+  fs::create_symlink("loop", folder.path("loop"));
+  CHECK(messages_of([&] { write_output(folder.path("loop"), "x"); }) ==
+        "cannot write '" + folder.path("loop") + "': Too many levels of symbolic links");
+  CHECK(fs::is_symlink(folder.path("loop")));
+}
+
 // The file beside the final name cannot be made: a folder has its name.
 TEST_CASE("A file that cannot be replaced keeps its content") {
   const TemporaryFolder folder;
