@@ -10,8 +10,8 @@ namespace {
 using Fit = void (*)(const Measurements&, Calibration&, Diagnostics&);
 
 // Coefficients in the order of a hardware file.
-constexpr std::array<Fit, 8> all_fits{fit_memory, fit_stream, fit_launch, fit_clock,
-                                      fit_tables, fit_copies, fit_duplex, compare_interference};
+constexpr std::array<Fit, 8> all_fits{fit_memory, fit_stream, fit_launch, fit_tables,
+                                      fit_clock,  fit_copies, fit_duplex, compare_interference};
 
 } // namespace
 

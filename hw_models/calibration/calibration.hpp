@@ -24,12 +24,16 @@
 //                        than that launch at the line's rate
 //   gpu.clock            power and duty, s' being the rate of a product over its rate
 //                        alone at the limit, powers over the mean at that limit:
-//     limit_rate         median over gemm shapes whose clock is below its highest
+//     limit_rate         median over gemm shapes at the limit: clock below its highest,
+//                        power at least 0.9 of the limit. Rates alone over the table's are
+//                        reported; the model's speed is relative to the tables, so where
+//                        they differ, `matmul_derate` has to say so
 //     idle_power p_x     d2h and h2d, alone
 //     exponent e         duty cycles with copies: the power of matmuls, P = (mean power
 //                        - (1 - share) p_x) / share, over s': (P - p_x) /
 //                        ((1 - p_x) rate / limit_rate) = s'^(e - 1)
-//     memory_power       duty cycles with hbm at the limit: what matmuls leave
+//     memory_power       duty cycles with hbm at the limit: what matmuls leave, weighted by
+//                        the square of the filler's share
 //     attention_power    from p_x + (p_a - p_x) s'^e = 1 at the clock of attention alone
 //     max_speed          the highest s' of a duty cycle
 //

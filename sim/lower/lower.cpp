@@ -240,9 +240,11 @@ std::int64_t StepContext::unchecked_bytes(std::size_t layer) const {
   double bytes =
       f.unchecked_stream.value * static_cast<double>(kind.tensors[kind.input].bytes.count()) +
       f.unchecked_activation.value * static_cast<double>(kind.gated_bytes.count());
-  for (std::size_t g = 0; g < weight_group_count && copies_weights(layer, g); ++g) {
-    bytes += f.unchecked_weights.value * shard_parameters(layer, g) *
-             static_cast<double>(bytes_per_element(scenario.precision.compute));
+  for (std::size_t g = 0; g < weight_group_count; ++g) {
+    bytes += copies_weights(layer, g)
+                 ? f.unchecked_weights.value * shard_parameters(layer, g) *
+                       static_cast<double>(bytes_per_element(scenario.precision.compute))
+                 : 0.0;
   }
   return std::llround(bytes);
 }

@@ -47,7 +47,8 @@ void RankEmitter::gather_weights(std::size_t segment_index, TaskId top, WhichWei
   for (std::size_t g = 0; g < weight_group_count; ++g) {
     const bool gathers = context_.shard_group(g).size > 1;
     // A layer without checkpoint kept the casts of its forward.
-    const bool kept = segment.backward && context_.keeps_casts(segment.layer);
+    const bool kept =
+        segment.backward && context_.by_matrix(g) && context_.keeps_casts(segment.layer);
     const bool casts = stored != computed && context_.kind_of(segment.layer).casts_weights && !kept;
     if (!program.uses_weights(segment.backward, g) || !(gathers ? which.gathers : which.casts)) {
       continue;

@@ -37,11 +37,12 @@ TEST_CASE("The committed calibration is what the committed measurements give") {
     std::filesystem::create_directories(folder.path(name));
   }
   const ProgramResult result = ask(
-      committed + Arguments{"--name", "h200", "--source",
-                            "Spillway's own micro-benchmarks on one NVIDIA H200 (JAX 0.11.2, CUDA "
-                            "13)",
-                            "--tables", folder.path("hw_models/tables"), "-o",
-                            folder.path("hw_models/calibrated/h200.yaml")});
+      committed +
+      Arguments{"--name", "h200", "--source",
+                "Spillway's own micro-benchmarks on NVIDIA H200 (JAX 0.11.2, PyTorch 2.11.0, CUDA "
+                "13)",
+                "--tables", folder.path("hw_models/tables"), "-o",
+                folder.path("hw_models/calibrated/h200.yaml")});
   CHECK(result.exit_code == 0);
   for (const char* name :
        {"calibrated/h200.yaml", "tables/h200-matmul-bf16.yaml",

@@ -150,21 +150,64 @@ TEST_CASE("Without the records that a clock rule needs it says which") {
   CHECK(reason(m) == ""); // no record, no word
 }
 
+// What a machine with one change is refused with; nothing if it is not.
+std::string refusal(const Measurements& m) {
+  return messages_of([&] { static_cast<void>(calibrate(m)); });
+}
+
 TEST_CASE("Power records that contradict each other are refused") {
   Measurements m = machine();
-  for (DutyRecord& record : m.duty) {
-    record.board.power *= record.filler == "hbm" ? 3 : 1;
-  }
-  CHECK(messages_of([&] { static_cast<void>(calibrate(m)); })
-            .starts_with("clock: the power of HBM-bound kernels comes out "
-                         "between "));
+  m.duty[3].board.power *= 3;
+  CHECK(refusal(m).starts_with("duty: HBM-bound kernels come out at "));
+  m = machine();
+  m.duty[0].board.power = 60;
+  CHECK(refusal(m) == "duty: this cycle draws no more than copies alone | its products must draw "
+                      "something: measure again");
   m = machine();
   for (DutyRecord& record : m.duty) {
-    record.board.power *= 2; // far more than at the limit
+    record.rate = rate_alone; // one speed says nothing of its power
   }
-  CHECK(messages_of([&] {
-          static_cast<void>(calibrate(m));
-        }).starts_with("clock: idle power comes out at "));
+  CHECK(refusal(m).starts_with("duty: the exponent of the clock rule comes out at "));
+  m = machine();
+  m.duty[1].board.power *= 0.8; // scatter that leaves the exponent open
+  CHECK(refusal(m).starts_with("duty: the exponent of the clock rule comes out at "));
+  m = machine();
+  m.duty[2].board.limit = 350;
+  CHECK(refusal(m) == "power: a limit of 350 W here, 520 W in the first record | calibrate one "
+                      "machine under one limit at a time");
+  m = machine();
+  m.power.push_back(m.power[1]);
+  m.power.back().rate *= 1.2;
+  CHECK(refusal(m) == "power: products of one shape at the limit run at 600 TFLOP/s and at 720 "
+                      "TFLOP/s | rates of one shape may differ by 10 %: measure again under one "
+                      "condition");
+  m.power.back().rate = rate_alone * 1.02; // a repeat: the median counts
+  CHECK(refusal(m).empty());
+  m = machine();
+  for (PowerRecord& record : m.power) {
+    record.board.power = record.work == "d2h" || record.work == "h2d" ? 600 : record.board.power;
+  }
+  CHECK(refusal(m).starts_with("power: copies alone draw 1.2 of what products draw"));
+}
+
+// A board that is throttled far below its limit (a locked clock) is not at the limit, and a
+// cycle of almost nothing but products says nothing of its filler.
+TEST_CASE("Records that say nothing of the limit are left out") {
+  Measurements m = machine();
+  m.power[0].board.power = 300;
+  CHECK(reason(m) ==
+        "a clock rule needs products of 3 shapes that hold the board at its limit, not 2");
+  m = machine();
+  m.duty.push_back(cycle("hbm", 0.99, 1.01, 1550));
+  m.duty.back().board.power *= 1.1;
+  CHECK(found(calibrate(m), "memory_power").value == doctest::Approx(memory));
+  m = machine();
+  m.power.back().board.clock = 1400; // attention below every speed
+  const Calibration c = calibrate(m);
+  CHECK(std::none_of(c.coefficients.begin(), c.coefficients.end(), [](const auto& fitted) {
+    return fitted.coefficient.path == "gpu.clock.attention_power";
+  }));
+  CHECK(c.dropped.back().reason == "attention at a clock that no duty cycle reaches");
 }
 
 // The smallest of four products takes 12 us, a launch in a queue 2 us: timing adds 10 us.

@@ -125,7 +125,8 @@ TEST_CASE("Groups that one rank holds balance under every framework and precisio
                                                      {"gpus=8", "parallel={fsdp: 1, expert: 8}"}};
   for (const std::vector<std::string>& split : splits) {
     for (const char* weights : {"fp32", "bf16"}) {
-      for (const char* framework : {"maxtext", "jax-scan", "pytorch"}) {
+      for (const char* framework : {"maxtext", "jax-scan", "pytorch",
+                                    "{extends: maxtext, gradients_allocated_at_once: false}"}) {
         CAPTURE(split.front());
         CAPTURE(weights);
         CAPTURE(framework);
@@ -133,6 +134,7 @@ TEST_CASE("Groups that one rank holds balance under every framework and precisio
         assignments.push_back(std::string("precision.weights=") + weights);
         assignments.push_back(std::string("runtime.framework=") + framework);
         assignments.emplace_back("policies.offload.tensors={moe_mlpwi_0: offload}");
+        assignments.emplace_back("policies.unchecked={preset: none}");
         const Scenario scenario = scenario_from(mixed, assignments);
         for (const PolicySpec& policy : scenario.policies) {
           CAPTURE(policy.name);
