@@ -180,7 +180,8 @@ void read_gpu(const YamlNode& node, const Sources& sources, const std::filesyste
     device.peak_bf16 = peak_section.read("bf16", Dimension::flop_rate, positive);
     peaks.finish();
   }
-  if (const YamlNode* clock = in.child("clock")) {
+  const YamlNode* clock = in.child("clock");
+  if (clock != nullptr && !(clock->is_scalar() && clock->text == "off")) {
     MapReader map(*clock, "clock", diagnostics);
     SectionReader rule(map, "gpu.clock", sources, diagnostics);
     device.clock = ClockRule{rule.read("limit_rate", Dimension::flop_rate, positive),

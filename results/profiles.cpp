@@ -1,5 +1,6 @@
 #include "results/profiles.hpp"
 
+#include "hw_models/calibration/json_line.hpp"
 #include "results/text_table.hpp"
 
 #include <fmt/format.h>
@@ -50,7 +51,7 @@ std::int64_t whole(const Json& json, const char* key, std::int64_t least, std::i
   const Json& value = member(json, key);
   if (!value.is_number_integer() || value < least || value > most) {
     throw RecordError(fmt::format("'{}' must be a whole number between {} and {}, not {}", key,
-                                  least, most, value.dump()));
+                                  least, most, shown(value)));
   }
   return value.get<std::int64_t>();
 }
@@ -59,7 +60,7 @@ double real(const Json& json, const char* key) {
   const Json& value = member(json, key);
   if (!value.is_number() || !(value.get<double>() >= 0) || !(value.get<double>() < 1e18)) {
     throw RecordError(
-        fmt::format("'{}' must be a number of at least 0, not {}", key, value.dump()));
+        fmt::format("'{}' must be a number of at least 0, not {}", key, shown(value)));
   }
   return value.get<double>();
 }
@@ -67,7 +68,7 @@ double real(const Json& json, const char* key) {
 bool flag(const Json& json, const char* key) {
   const Json& value = member(json, key);
   if (!value.is_boolean()) {
-    throw RecordError(fmt::format("'{}' must be true or false, not {}", key, value.dump()));
+    throw RecordError(fmt::format("'{}' must be true or false, not {}", key, shown(value)));
   }
   return value.get<bool>();
 }
@@ -75,7 +76,7 @@ bool flag(const Json& json, const char* key) {
 std::string text(const Json& json, const char* key) {
   const Json& value = member(json, key);
   if (!value.is_string()) {
-    throw RecordError(fmt::format("'{}' must be text, not {}", key, value.dump()));
+    throw RecordError(fmt::format("'{}' must be text, not {}", key, shown(value)));
   }
   const auto name = value.get<std::string>();
   if (std::any_of(name.begin(), name.end(),
@@ -91,7 +92,7 @@ void read_fates(const Json& json, const char* key, Fate fate, ProfileRecord& rec
     throw RecordError(fmt::format("'{}' must be a list of tensor names", key));
   }
   for (const Json& item : list) {
-    const std::string name = item.is_string() ? item.get<std::string>() : item.dump();
+    const std::string name = item.is_string() ? item.get<std::string>() : shown(item);
     const auto found =
         std::find_if(tensor_names.begin(), tensor_names.end(),
                      [&](const TensorName& known) { return known.measured == name; });

@@ -111,6 +111,7 @@ FrameworkSpec read_framework(const YamlNode& node, Diagnostics& diagnostics) {
     map.finish();
   }
   spec.eager = in.boolean_or("eager", false);
+  spec.runs_profiles = in.boolean_or("runs_profiles", false);
   spec.softmax_statistics_saved = in.boolean_or("softmax_statistics_saved", false);
   spec.compiled_order = in.boolean_or("compiled_order", false);
   spec.gradients_allocated_at_once = in.boolean_or("gradients_allocated_at_once", true);

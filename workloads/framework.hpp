@@ -52,6 +52,7 @@ struct FrameworkSpec {
   // else each re-run before its first use and weight gradients beside their input's.
   bool compiled_order = false;
   bool gradients_allocated_at_once = true; // before backward; else layer by layer
+  bool runs_profiles = false;              // measured steps come from it unless said otherwise
   std::vector<std::string> policy_names;   // empty: any tensor can be named
 };
 

@@ -18,6 +18,27 @@ struct Measured {
   FrameworkSpec framework;
 };
 
+// The one that is named, or the one that says that it runs profiles.
+FrameworkSpec framework_of_profiles(const Catalog& catalog, const std::string& name,
+                                    Diagnostics& diagnostics) {
+  const auto load = [&](const std::string& text) {
+    return read_framework(
+        catalog.load_file(CatalogKind::framework, catalog.find(CatalogKind::framework, text)),
+        diagnostics);
+  };
+  if (!name.empty()) {
+    return load(name);
+  }
+  for (const std::string& known : catalog.names(CatalogKind::framework)) {
+    FrameworkSpec framework = load(known);
+    if (framework.runs_profiles) {
+      return framework;
+    }
+  }
+  throw InputError("--profiles needs --framework: no framework here says 'runs_profiles: true'",
+                   suggestion("", catalog.names(CatalogKind::framework)));
+}
+
 Measured load_measured(const Catalog& catalog, const CommonOptions& options) {
   if (options.hardware.empty()) {
     throw InputError("--profiles needs --hardware: what the steps were measured on",
@@ -30,11 +51,7 @@ Measured load_measured(const Catalog& catalog, const CommonOptions& options) {
       read_device(catalog.load_file(CatalogKind::hardware,
                                     catalog.find(CatalogKind::hardware, options.hardware)),
                   catalog.table_folder(), diagnostics);
-  measured.framework = read_framework(
-      catalog.load_file(CatalogKind::framework,
-                        catalog.find(CatalogKind::framework,
-                                     options.framework.empty() ? "jax-scan" : options.framework)),
-      diagnostics);
+  measured.framework = framework_of_profiles(catalog, options.framework, diagnostics);
   diagnostics.throw_if_any();
   return measured;
 }

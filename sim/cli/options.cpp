@@ -55,7 +55,7 @@ po::options_description describe(const OptionSet& set, CommonOptions& out) {
     add("hardware", po::value(&out.hardware)->value_name("NAME"),
         "what the profiles were measured on");
     add("framework", po::value(&out.framework)->value_name("NAME"),
-        "what ran the profiles (default: jax-scan)");
+        "what ran the profiles (default: the framework that says runs_profiles)");
     add("against", po::value(&out.against)->value_name("TRACE"),
         "compare one record with this trace of a profiler (JSON, plain or gzip), class by class; "
         "without a tolerance, so the exit status is 0");
@@ -199,6 +199,9 @@ std::vector<fs::path> data_roots(const std::string& catalog_option) {
 
 Scenario load_from(const CommonOptions& options) {
   const Catalog catalog(data_roots(options.catalog));
+  const fs::path file = catalog.find(CatalogKind::scenario, options.positional.front());
+  check_output_is_no_input(options.json, {file});
+  check_output_is_no_input(options.csv, {file});
   Scenario scenario = load_scenario(catalog, options.positional.front(), options.set);
   check_published(scenario);
   return scenario;

@@ -393,3 +393,16 @@ TEST_CASE("The micro-batch that is said to fit can be set, and fits") {
     }
   }
 }
+
+TEST_CASE("A result is not written over the scenario that it is of") {
+  const TemporaryFolder folder;
+  const std::string path =
+      folder.write("s.yaml", "kind: scenario\nextends: deepseek-v3-gb200\nname: mine\n");
+  const std::string before = read_text(path);
+  for (const char* command : {"run", "compare", "explain"}) {
+    check_refused_with({command, path, "--policy", "remat", "--json", path},
+                       "' would overwrite its own input\n");
+  }
+  check_refused_with({"compare", path, "--csv", path}, "' would overwrite its own input\n");
+  CHECK(read_text(path) == before);
+}

@@ -1,11 +1,13 @@
 // validate --profiles of the built program.
 #include "tests/cli/cli.hpp"
+#include "tests/support/reports.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <regex>
@@ -103,6 +105,36 @@ TEST_CASE("validate --profiles exits with 1 when a record misses its tolerance")
   CHECK(result.exit_code == 1);
   CHECK(contains(result.out, "MISS"));
   CHECK(contains(result.out, "\n0 of 1 records within tolerance: "));
+}
+
+// A catalogue of one's own comes first, so its frameworks are asked first.
+TEST_CASE("Profiles are run by the framework that says so") {
+  const TemporaryFolder folder;
+  const std::string all = read_text(profiles);
+  const std::string path = folder.write("one.jsonl", all.substr(0, all.find('\n') + 1));
+  std::filesystem::create_directories(folder.path("c/workloads/frameworks"));
+  static_cast<void>(
+      folder.write("c/workloads/frameworks/a-first.yaml",
+                   "kind: framework\nextends: pytorch\nname: a-first\nruns_profiles: true\n"));
+  const Arguments question{"validate", "--profiles", path, "--hardware", "h200"};
+  const ProgramResult own = ask(question + Arguments{"--catalog", folder.path("c")});
+  CHECK(own.out == ask(question + Arguments{"--framework", "pytorch"}).out);
+  CHECK(own.out != ask(question).out);
+}
+
+TEST_CASE("A record that holds a deep list is refused like any other") {
+  const TemporaryFolder folder;
+  const std::string all = read_text(profiles);
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  for (const char* key : {"\"batch\": 2", "\"offloaded\": []", "\"policy\": \"full\""}) {
+    CAPTURE(key);
+    const std::string name = std::string(key).substr(0, std::string(key).find(':'));
+    const std::string path = folder.write(
+        "deep.jsonl", replaced(all.substr(0, all.find('\n') + 1), key, name + ": [" + deep + "]"));
+    const ProgramResult result = ask({"validate", "--profiles", path, "--hardware", "h200"});
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.err, "a list"));
+  }
 }
 
 TEST_CASE("validate --profiles refuses what it cannot use") {

@@ -216,6 +216,8 @@ TEST_CASE("A clock rule is there only where the file has one, with all six numbe
   YamlNode without = changed({});
   remove(entry_of(without, "gpu"), "clock");
   CHECK_FALSE(read(without, diagnostics).clock.has_value());
+  CHECK_FALSE(read(changed({"gpu.clock=off"}), diagnostics).clock.has_value());
+  CHECK(complaints({"gpu.clock=on"}) == "'clock' must be a map, not 'on'");
   const Device device = read(changed({clock_text}), diagnostics);
   CHECK(report_text(diagnostics) == "");
   REQUIRE(device.clock.has_value());

@@ -121,6 +121,7 @@ TEST_CASE("Each switch of a framework changes its own field only") {
   const std::vector<std::pair<std::string, bool FrameworkSpec::*>> switches{
       {"eager", &FrameworkSpec::eager},
       {"compiled_order", &FrameworkSpec::compiled_order},
+      {"runs_profiles", &FrameworkSpec::runs_profiles},
       {"softmax_statistics_saved", &FrameworkSpec::softmax_statistics_saved},
       {"gradients_allocated_at_once", &FrameworkSpec::gradients_allocated_at_once}};
   const FrameworkSpec plain = read(base_text());
