@@ -201,6 +201,7 @@ std::optional<double> speed_at(double clock, const std::vector<Cycle>& cycles,
                                const std::vector<Alone>& alone) {
   std::vector<std::pair<double, double>> points; // clock, speed
   std::vector<double> clocks;
+  clocks.reserve(alone.size());
   for (const Alone& product : alone) {
     clocks.push_back(product.clock);
   }
