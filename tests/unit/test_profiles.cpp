@@ -1,14 +1,12 @@
-// Measured training steps: reading them, what they become, and how far off the
-// predictions are.
+// Measured training steps: reading them, and what they become.
 #include "results/profiles.hpp"
+#include "tests/support/measured_steps.hpp"
 #include "tests/support/reports.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <map>
 #include <set>
@@ -19,8 +17,6 @@ using namespace spillway;
 using Json = nlohmann::json;
 
 namespace {
-
-const std::string committed = "results/reference/h200/profiles.jsonl";
 
 // A record with everything in it, on one line.
 const std::string good_record =
@@ -77,73 +73,6 @@ std::string refusal(const std::filesystem::path& path) {
 void check_complaint(const std::string& from, const std::string& to, const std::string& message) {
   CAPTURE(to);
   CHECK(complaints(record_with(from, to) + "\n") == "steps.jsonl:1:1: " + message + "\n");
-}
-
-std::vector<Json> committed_lines() {
-  std::vector<Json> lines;
-  std::ifstream file(committed);
-  for (std::string line; std::getline(file, line);) {
-    lines.push_back(Json::parse(line));
-  }
-  return lines;
-}
-
-struct H200 {
-  Device device;
-  FrameworkSpec framework;
-};
-
-H200 h200() {
-  const Catalog catalog({"."});
-  Diagnostics diagnostics;
-  H200 read{read_device(catalog.load_file(CatalogKind::hardware,
-                                          catalog.find(CatalogKind::hardware, "h200")),
-                        catalog.table_folder(), diagnostics),
-            read_framework(catalog.load_file(CatalogKind::framework,
-                                             catalog.find(CatalogKind::framework, "jax-scan")),
-                           diagnostics)};
-  diagnostics.throw_if_any();
-  return read;
-}
-
-const std::vector<ProfileRecord>& measured() {
-  static const std::vector<ProfileRecord> records = load_profiles(committed);
-  return records;
-}
-
-// Index of step time, peak, temporary and host bytes in ProfileResult::metrics.
-enum Index : std::size_t { step_index, peak_index, temp_index, host_index };
-
-const std::vector<ProfileResult>& predicted() {
-  static const std::vector<ProfileResult> results = [] {
-    const H200 system = h200();
-    return check_profiles(measured(), system.device, system.framework);
-  }();
-  return results;
-}
-
-std::int64_t bytes_of(const RunResult& run, const std::string& owner) {
-  for (const auto& [name, bytes] : run.hbm_owners) {
-    if (name == owner) {
-      return bytes;
-    }
-  }
-  return 0;
-}
-
-struct ErrorSummary {
-  double mean = 0, worst = 0; // of absolute errors, percent
-};
-
-ErrorSummary errors_of(std::size_t metric) {
-  ErrorSummary errors;
-  for (const ProfileResult& result : predicted()) {
-    const double observed = result.metrics[metric].given.observed;
-    const double error = 100 * std::abs(result.metrics[metric].predicted - observed) / observed;
-    errors.mean += error / static_cast<double>(predicted().size());
-    errors.worst = std::max(errors.worst, error);
-  }
-  return errors;
 }
 
 // A record of the little that policy_order looks at, and its prediction.
@@ -392,116 +321,7 @@ TEST_CASE("The switches of a record decide the schedule of its copies") {
   }
 }
 
-// ---- Predictions of the committed records ----
-
-// layers x tokens x width x 2 bytes of bf16, summed over the offloaded tensors. An
-// expert layer's gate and up have a row for every expert that takes a token.
-TEST_CASE("Host bytes of all 91 records are exact") {
-  const std::vector<Json> lines = committed_lines();
-  REQUIRE(lines.size() == predicted().size());
-  std::size_t with_bytes = 0;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const Json& line = lines[i];
-    const auto arch = [&](const char* key) { return line["arch"][key].get<std::int64_t>(); };
-    const std::int64_t rows = arch("experts") > 0 ? arch("topk") : 1;
-    const std::map<std::string, std::int64_t> widths{
-        {"layer_input", arch("d")},           {"q", arch("hq") * arch("hd")},
-        {"k", arch("hkv") * arch("hd")},      {"v", arch("hkv") * arch("hd")},
-        {"context", arch("hq") * arch("hd")}, {"attn_out", arch("d")},
-        {"mlp_gate", rows * arch("ff")},      {"mlp_up", rows * arch("ff")}};
-    const std::int64_t tokens = line["batch"].get<std::int64_t>() * line["seq"].get<std::int64_t>();
-    std::int64_t expected = 0;
-    for (const Json& tensor : line["offloaded"]) {
-      expected += arch("layers") * tokens * widths.at(tensor) * 2;
-    }
-    CAPTURE(measured()[i].id);
-    CHECK(line["host_temp_bytes"] == expected);
-    CHECK(predicted()[i].metrics[host_index].predicted == static_cast<double>(expected));
-    CHECK(predicted()[i].metrics[host_index].pass);
-    with_bytes += expected > 0 ? 1 : 0;
-  }
-  CHECK(with_bytes == 53);
-}
-
-// fp32 weights and two fp32 moments are 12 bytes a parameter: those that the compiler
-// reuses for its outputs. A ModelSpec counts matrices only, so two norms of a layer
-// and the last one are left out, below 0.01 %. Peak less temporary bytes is what is left.
-TEST_CASE("Weights and optimizer state of all 91 records are 12 bytes a parameter") {
-  const std::vector<Json> lines = committed_lines();
-  REQUIRE(lines.size() == predicted().size());
-  const H200 system = h200();
-  std::set<std::int64_t> sizes;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const ProfileRecord& record = measured()[i];
-    CAPTURE(record.id);
-    const auto all = lines[i]["params"].get<std::int64_t>();
-    CHECK(lines[i]["alias_bytes"] == 12 * all);
-    const std::int64_t matrices = all - (2 * record.model.layers + 1) * record.model.hidden;
-    CHECK(static_cast<double>(matrices) > 0.9999 * static_cast<double>(all));
-    const std::vector<CaseResult>& metrics = predicted()[i].metrics;
-    CHECK(metrics[peak_index].predicted - metrics[temp_index].predicted ==
-          static_cast<double>(12 * matrices));
-    if (sizes.insert(all).second) { // a model's first record: 4 and 8 of the 12 bytes
-      const Scenario scenario = profile_scenario(record, system.device, system.framework);
-      RateCache cache;
-      const RunResult run = simulate(scenario, scenario.policies.front(), cache).result;
-      CHECK(bytes_of(run, "weights") == 4 * matrices);
-      CHECK(bytes_of(run, "optimizer_state") == 8 * matrices);
-    }
-  }
-  CHECK(sizes.size() == 3); // models
-}
-
-TEST_CASE("A result has the four metrics of its record, in order") {
-  REQUIRE(predicted().size() == measured().size());
-  const std::vector<std::string> expected{"step_time", "peak_hbm", "temp", "host"};
-  const std::vector<double> tolerances{5, 2.5, 10, 0};
-  for (std::size_t i = 0; i < predicted().size(); ++i) {
-    const ProfileRecord& record = measured()[i];
-    const std::vector<double> observed{record.step_s, record.peak_bytes, record.temp_bytes,
-                                       record.host_temp_bytes};
-    CAPTURE(record.id);
-    CHECK(predicted()[i].profile_class == profile_class(record));
-    REQUIRE(predicted()[i].metrics.size() == 4);
-    for (std::size_t m = 0; m < 4; ++m) {
-      const CaseResult& metric = predicted()[i].metrics[m];
-      CHECK(metric.given.id == record.id);
-      CHECK(metric_name(metric.given.metric) == expected[m]);
-      CHECK(metric.given.observed == observed[m]);
-      CHECK(metric.given.tolerance_percent == tolerances[m]);
-      CHECK(metric.pass == (std::abs(metric.error_percent) <= tolerances[m]));
-    }
-  }
-}
-
-// A guard against regressions, no claim about other systems: these records are the
-// ones that the H200's coefficients were taken from. The same case measured in two
-// processes differs by 0.73 % on average and 1.28 % at most, so a mean near 0.7 % is
-// the best that there can be. The predictions are off by
-//   step time   1.80 % on average, 6.38 % at most
-//   peak HBM    1.00 % on average, 4.47 % at most
-// and each bound is a round number a tenth or so above that.
-TEST_CASE("Predictions of the measured steps have not become worse") {
-  REQUIRE(predicted().size() == 91);
-  const ErrorSummary step = errors_of(step_index);
-  const ErrorSummary peak = errors_of(peak_index);
-  CAPTURE(step.mean);
-  CAPTURE(step.worst);
-  CAPTURE(peak.mean);
-  CAPTURE(peak.worst);
-  CHECK(step.mean < 1.5);
-  CHECK(step.worst < 5.0);
-  CHECK(peak.mean < 0.6);
-  CHECK(peak.worst < 2.5);
-}
-
-// 1.5 % is above the 1.28 % by which the same case differs at most between two
-// processes. The number of pairs follows from the measured times alone.
-TEST_CASE("Policies whose steps differ by more than noise are ordered as measured") {
-  const PairOrder order = policy_order(measured(), predicted(), 1.5);
-  CHECK(order.pairs == 257);
-  CHECK(100 * order.right >= 99 * order.pairs);
-}
+// ---- Pairs of policies, and records as a whole ----
 
 // a and b differ by 2 %, a and c by 1 %, b and c by 0.99 %.
 TEST_CASE("Only policies further apart than the threshold make a pair") {
