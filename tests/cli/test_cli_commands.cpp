@@ -360,7 +360,7 @@ TEST_CASE("catalog shows one entry of each kind with its sources") {
   const std::string format = shown("jax");
   CHECK(format.starts_with("trace_format jax: JAX profiler"));
   CHECK(contains(format, "\n  matmul "));
-  CHECK(contains(format, "\n  source: ten traces"));
+  CHECK(contains(format, "\n  source: 14 traces"));
   const std::string scenario = shown(gb200);
   CHECK(scenario.starts_with("scenario deepseek-v3-gb200: "));
   CHECK(contains(scenario, "\n  policy offload\n"));
