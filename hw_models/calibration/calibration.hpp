@@ -36,6 +36,7 @@
 //                        the square of the filler's share
 //     attention_power    from p_x + (p_a - p_x) s'^e = 1 at the clock of attention alone
 //     max_speed          the highest s' of a duty cycle
+//                        Cycles whose filler takes less than 0.05 of them are left out.
 //
 // A derate, the node and the network are no micro-benchmark's business and
 // stay with the file that extends what is written.

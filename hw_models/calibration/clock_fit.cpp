@@ -362,8 +362,11 @@ void fit_clock(const Measurements& measured, Calibration& out, Diagnostics& diag
   const std::vector<double> idle =
       alone.empty() ? std::vector<double>{} : idle_powers(measured, limit_power);
   const std::vector<Cycle> cycles = cycles_of(measured, alone, limit_power);
+  if (diagnostics.count() > mistakes) {
+    return;
+  }
   const std::string missing = lacking(alone.size(), idle.size(), cycles);
-  if (!missing.empty() || diagnostics.count() > mistakes) {
+  if (!missing.empty()) {
     const std::size_t records = measured.power.size() + measured.duty.size();
     if (records > 0) {
       add_dropped(out.dropped, "power, duty", "a clock rule needs " + missing, records);

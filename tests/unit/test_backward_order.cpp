@@ -1,6 +1,7 @@
 // The order and the cost of backward in a compiled loop, and whose gradients are whose.
 #include "sim/lower/program.hpp"
 
+#include "tests/support/program_text.hpp"
 #include "tests/support/reports.hpp"
 #include "tests/support/traces.hpp"
 #include "workloads/layer_builder.hpp"
@@ -24,19 +25,6 @@ std::vector<std::string> names(const std::vector<ProgramStep>& steps) {
     all.push_back(step.name + (step.phase == Phase::recompute ? "*" : ""));
   }
   return all;
-}
-
-std::string memory(const ProgramStep& step) {
-  std::string text;
-  const auto add = [&](const char* sign, const std::vector<OwnerBytes>& list) {
-    for (const OwnerBytes& entry : list) {
-      text += (text.empty() ? "" : " ") + std::string(sign) + std::to_string(entry.bytes) + " " +
-              hbm_owner_name(entry.owner);
-    }
-  };
-  add("+", step.allocate);
-  add("-", step.release);
-  return text;
 }
 
 struct Made {

@@ -5,6 +5,7 @@
 // their inputs x and b, backward of act needs a.
 #include "sim/lower/program.hpp"
 
+#include "tests/support/program_text.hpp"
 #include "workloads/layer_builder.hpp"
 
 #include <doctest/doctest.h>
@@ -62,20 +63,6 @@ std::string names(const std::vector<ProgramStep>& steps) {
   for (const ProgramStep& step : steps) {
     text += (text.empty() ? "" : ", ") + step.name + (step.phase == Phase::recompute ? "*" : "");
   }
-  return text;
-}
-
-// "+32 workspace -16 saved_activations" of one step.
-std::string memory(const ProgramStep& step) {
-  std::string text;
-  const auto add = [&](const char* sign, const std::vector<OwnerBytes>& list) {
-    for (const OwnerBytes& entry : list) {
-      text += (text.empty() ? "" : " ") + std::string(sign) + std::to_string(entry.bytes) + " " +
-              hbm_owner_name(entry.owner);
-    }
-  };
-  add("+", step.allocate);
-  add("-", step.release);
   return text;
 }
 
