@@ -2,7 +2,7 @@
 //
 // One GPU, so no collectives: the step without copies is the sum of its kernels.
 // Kernel times do not depend on copies, so every window below is a sum of them.
-#include "tests/support/step.hpp"
+#include "tests/support/schedules.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,97 +11,6 @@
 
 using namespace spillway;
 using namespace spillway::testing;
-
-namespace {
-
-constexpr std::int32_t layers = 4;
-constexpr std::int32_t first_layer = 1; // 0 is the embedding
-constexpr std::int32_t last_layer = layers;
-// Query of one layer: 4096 tokens x 128 heads x 128 x 2 bytes.
-constexpr std::int64_t query_bytes = std::int64_t{4096} * 128 * 128 * 2;
-
-const std::string dense_model = R"(kind: scenario
-model: {extends: llama-3.1-405b, layers: 4}
-hardware:
-  extends: gb200-nvl72
-  host:
-    pool_rate: "1000 GB/s"
-    d2h: {rate: "100 GB/s", latency: "7 us"}
-    h2d: {rate: "125 GB/s", latency: "9 us"}
-    peeled_copy_rate: "50 GB/s"
-gpus: 1
-batch: {micro: 1, sequence: 4096}
-precision: {weights: bf16, gradients: bf16, master: none, moment1: bf16, moment2: bf16}
-policies:
-  recompute: {preset: full}
-  none: {preset: none}
-  keep: {preset: full, tensors: {query_proj: keep}}
-  offload: {preset: full, tensors: {query_proj: offload}}
-  two: {preset: full, tensors: {query_proj: offload, mlpwi_0: offload}}
-  four: {preset: full, tensors: {query_proj: offload, key_proj: offload, value_proj: offload, mlpwi_0: offload}}
-  input: {preset: full, tensors: {decoder_layer_input: offload}}
-)";
-
-Scenario with_schedule(const std::string& schedule, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> assignments{"runtime.schedule=" + schedule};
-  assignments.insert(assignments.end(), more.begin(), more.end());
-  return scenario_from(dense_model, assignments);
-}
-
-// A copy of `bytes`: latency, then bytes over rate, in whole picoseconds.
-SimTime copy_time(std::int64_t bytes, double rate, double latency) {
-  return to_sim_time(Seconds{latency}) +
-         SimTime{static_cast<std::int64_t>(std::ceil(static_cast<double>(bytes) / rate * 1e12))};
-}
-
-SimTime positive(SimTime time) {
-  return std::max(SimTime{0}, time);
-}
-
-// Makes a copy of `bytes` take `time`, by its rate. Latencies are set to zero.
-void set_store_time(Scenario& scenario, std::int64_t bytes, SimTime time) {
-  scenario.device.d2h_rate.value = static_cast<double>(bytes) / to_seconds(time).count();
-  scenario.device.d2h_latency.value = 0;
-}
-void set_reload_time(Scenario& scenario, std::int64_t bytes, SimTime time) {
-  scenario.device.h2d_rate.value = static_cast<double>(bytes) / to_seconds(time).count();
-  scenario.device.h2d_latency.value = 0;
-}
-void set_peeled_rate(Scenario& scenario, double rate) {
-  scenario.device.peeled_copy_rate.value = rate;
-}
-
-// Kernels of a layer from the one that produces the query (included) to its end.
-SimTime from_producer_to_end(const StepView& step, std::int32_t layer) {
-  return step.work_between(step.find("query_proj rotary", layer, Phase::forward),
-                           step.first_forward(layer + 1));
-}
-SimTime forward_of(const StepView& step, std::int32_t layer) {
-  return step.work_between(step.first_forward(layer), step.first_forward(layer + 1));
-}
-SimTime backward_of(const StepView& step, std::int32_t layer) {
-  return step.work_between(step.first_backward(layer), step.first_backward(layer - 1));
-}
-SimTime from_top_to_producer(const StepView& step, std::int32_t layer) {
-  return forward_of(step, layer) - from_producer_to_end(step, layer);
-}
-// Under `full` attention runs again in backward, and that reads the query first.
-SimTime from_top_to_reader(const StepView& step, std::int32_t layer) {
-  const TaskId top = step.backward_top(layer);
-  return step.work_between(top, step.find("attention", layer, Phase::recompute)) - step.took(top);
-}
-SimTime from_attention_backward_to_end(const StepView& step, std::int32_t layer) {
-  return step.work_between(step.find("d attention", layer, Phase::backward),
-                           step.first_backward(layer - 1));
-}
-
-// Times that hold to the picosecond when rates divide evenly; a rate that was
-// computed from a time may round each copy by one.
-void check_close(SimTime got, SimTime expected, std::int64_t copies = 4 * layers) {
-  CHECK(std::abs((got - expected).count()) <= copies);
-}
-
-} // namespace
 
 TEST_CASE("Without copies and collectives a step is the sum of its kernels") {
   for (const char* schedule : {"serialized", "loop_bound", "pipelined"}) {
@@ -402,90 +311,6 @@ TEST_CASE("Pipelined reloads of many tensors start at the top of the layer") {
       CHECK(first == step.start(step.first_backward(layer + 1)));
     }
     check_close(step.makespan(), step.compute_only() + exposed, 100);
-  }
-}
-
-// A store that is shorter than the layer never holds anything up.
-TEST_CASE("Streamed copies shorter than a layer are hidden") {
-  Scenario scenario = with_schedule("streamed");
-  const Simulation plain = run(scenario, "offload");
-  const SimTime forward = forward_of(StepView(plain), 2);
-  set_store_time(scenario, query_bytes, to_sim_time(to_seconds(forward) * 0.95));
-  set_reload_time(scenario, query_bytes, to_sim_time(to_seconds(forward) * 0.5));
-  scenario.device.host_pool_rate.value = 1e15;
-  const Simulation simulation = run(scenario, "offload");
-  const StepView step(simulation);
-  for (std::int32_t layer = first_layer; layer <= last_layer; ++layer) {
-    const TaskId out = step.store("query_proj", layer);
-    CHECK(step.lane(out) == step.lanes().d2h);
-    CHECK(step.start(out) == step.end(step.find("query_proj rotary", layer, Phase::forward)));
-    CHECK(step.start(step.first_forward(layer + 1)) == step.end(step.last_forward(layer)));
-  }
-  CHECK(step.makespan() == step.compute_only());
-}
-
-// With S the time of a store, F that of a layer's forward, p the time from its
-// top to its tensor and k layers in flight:
-//   top(i)  = max(top(i-1) + F, stored(i-1-k))    stored(i) = max(stored(i-1), top(i) + p) + S
-TEST_CASE("Streamed stores hold a layer back only beyond the layers in flight") {
-  for (const std::int64_t in_flight : {1, 2, 1000}) {
-    for (const double ratio : {0.5, 1.5, 2.5}) {
-      CAPTURE(in_flight);
-      CAPTURE(ratio);
-      Scenario scenario = with_schedule("streamed");
-      scenario.runtime.in_flight_layers = in_flight;
-      const Simulation plain = run(scenario, "offload");
-      const SimTime forward = forward_of(StepView(plain), 2);
-      const SimTime store = to_sim_time(to_seconds(forward) * ratio);
-      set_store_time(scenario, query_bytes, store);
-      scenario.device.host_pool_rate.value = 1e15;
-      const Simulation simulation = run(scenario, "offload");
-      const StepView step(simulation);
-      SimTime top = step.start(step.first_forward(first_layer));
-      std::vector<SimTime> stored{SimTime{0}}; // by layer
-      for (std::int32_t layer = first_layer; layer <= last_layer; ++layer) {
-        CAPTURE(layer);
-        check_close(step.start(step.first_forward(layer)), top);
-        const SimTime producer_end =
-            top + from_top_to_producer(step, layer) +
-            step.took(step.find("query_proj rotary", layer, Phase::forward));
-        stored.push_back(std::max(stored.back(), producer_end) + store);
-        check_close(step.end(step.store("query_proj", layer)), stored.back());
-        top += forward_of(step, layer);
-        const std::int64_t waits_for = layer - in_flight; // of the next layer
-        if (waits_for >= first_layer) {
-          top = std::max(top, stored[static_cast<std::size_t>(waits_for)]);
-          CHECK(step.end(step.store("query_proj", static_cast<std::int32_t>(waits_for))) <=
-                step.start(step.first_forward(layer + 1)));
-        }
-      }
-      check_close(step.start(step.first_forward(last_layer + 1)), top);
-    }
-  }
-}
-
-TEST_CASE("Streamed reloads start the given number of layers ahead") {
-  for (const std::int64_t ahead : {1, 2}) {
-    CAPTURE(ahead);
-    Scenario scenario = with_schedule("streamed");
-    scenario.runtime.prefetch_layers = ahead;
-    const Simulation simulation = run(scenario, "offload");
-    const StepView step(simulation);
-    for (std::int32_t layer = first_layer; layer <= last_layer; ++layer) {
-      CAPTURE(layer);
-      // Copies are far shorter than a layer here, so nothing else delays them,
-      // except that several may start with the head, one after the other.
-      const auto from = static_cast<std::int32_t>(layer + ahead); // in whose backward it starts
-      const TaskId back = step.reload("query_proj", layer);
-      if (from <= last_layer) {
-        CHECK(step.start(back) == step.end(step.backward_top(from)));
-      } else {
-        CHECK(step.start(back) >= step.end(step.last_forward(last_layer + 1)));
-        CHECK(step.start(back) < step.start(step.first_backward(last_layer)));
-      }
-      CHECK(step.end(back) <= step.start(step.find("attention", layer, Phase::recompute)));
-    }
-    CHECK(step.makespan() == step.compute_only());
   }
 }
 
