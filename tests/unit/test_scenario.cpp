@@ -6,8 +6,6 @@
 
 #include <doctest/doctest.h>
 
-#include <fstream>
-
 using namespace spillway;
 using namespace spillway::testing;
 
