@@ -2,6 +2,7 @@
 
 #include "results/text_table.hpp"
 #include "sim/analysis/explain.hpp"
+#include "sim/engine/repeats.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -100,16 +101,15 @@ Explanation explain(const Simulation& run) {
   explanation.sharing_gpus = static_cast<std::int64_t>(lowered.lanes.size());
 
   std::map<std::pair<std::string, std::string>, CriticalGroup> critical;
-  const std::vector<TaskId> sequence = critical_sequence(lowered.graph, timeline);
-  explanation.critical_tasks = sequence.size();
-  for (const TaskId task : sequence) {
+  for (const auto& [task, runs] : critical_sequence(lowered.graph, timeline)) {
+    explanation.critical_tasks += static_cast<std::size_t>(runs);
     const TaskInfo& info = lowered.tasks[task];
     const std::string& what = lowered.labels[info.label];
     CriticalGroup& group = critical[{class_of(info), what}];
     group.what = what;
     group.phase = class_of(info);
-    ++group.count;
-    group.seconds += to_seconds(timeline.end[task] - timeline.start[task]).count();
+    group.count += runs;
+    group.seconds += to_seconds((timeline.end[task] - timeline.start[task]) * runs).count();
   }
   explanation.critical = sorted_by_time(critical);
 
@@ -123,11 +123,12 @@ Explanation explain(const Simulation& run) {
     group.before = lowered.labels[before];
     group.cause = cause == no_id ? "the beginning" : lowered.labels[after];
     group.bin = bin_of_gap(lowered, timeline, gap.before);
-    ++group.count;
-    group.seconds += to_seconds(gap.length).count();
+    group.count += gap.runs;
+    group.seconds += to_seconds(gap.length * gap.runs).count();
   }
   explanation.waits = sorted_by_time(waits);
 
+  const RunCounts runs(lowered.graph, timeline);
   std::map<std::pair<std::uint32_t, ResourceId>, SharingGroup> sharing;
   for (TaskId task = 0; task < lowered.tasks.size(); ++task) {
     const TaskInfo& info = lowered.tasks[task];
@@ -138,10 +139,11 @@ Explanation explain(const Simulation& run) {
     SharingGroup& group = sharing[{info.label, timeline.bound_by[task]}];
     group.what = lowered.labels[info.label];
     group.resource = lowered.machine.resources[timeline.bound_by[task]].name;
-    ++group.count;
+    group.count += runs.of(task);
     const SimTime took = timeline.end[task] - timeline.start[task];
-    group.seconds += to_seconds(took).count();
-    group.seconds_alone += to_seconds(took - timeline.lost_to_sharing[task]).count();
+    group.seconds += to_seconds(took * runs.of(task)).count();
+    group.seconds_alone +=
+        to_seconds((took - timeline.lost_to_sharing[task]) * runs.of(task)).count();
   }
   for (auto& [key, group] : sharing) {
     explanation.sharing.push_back(group);

@@ -13,6 +13,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace spillway {
@@ -52,7 +53,8 @@ std::vector<Variation> variations_of(const Scenario& scenario, const Lowered& lo
 }
 
 double step_time(const Scenario& scenario, const Variation& variation, bool high,
-                 const RunResult& expected, const RateCache& warm, Lowered& lowered) {
+                 const Simulation& usual_run, const RateCache& warm, Lowered& lowered) {
+  const RunResult& expected = usual_run.result;
   Device device = scenario.device;
   Coefficient& varied = *device.coefficients()[variation.coefficient];
   const double value = high ? varied.high : varied.low;
@@ -69,8 +71,13 @@ double step_time(const Scenario& scenario, const Variation& variation, bool high
   if (!price(scenario, cost, lowered) && !of_clock) {
     return expected.step_time_s;
   }
-  double speed = expected.clock_speed;
-  const Timeline timeline = replay_balanced(scenario, cost, lowered, speed);
+  Timeline timeline;
+  try {
+    double speed = expected.clock_speed;
+    timeline = replay_balanced(scenario, cost, lowered, speed);
+  } catch (const NoRecurrence&) { // with these prices the step does not repeat itself
+    timeline = run_step(scenario, usual_run.plan, cost, cache, Folding::off).timeline;
+  }
   // Back to the expected prices.
   CostModel usual(scenario.device, scenario.parallel.gpus, cache);
   usual.set_speed(expected.clock_speed);
@@ -116,13 +123,15 @@ void run_jobs(std::size_t count, unsigned threads, const MakeState& make_state, 
 
 } // namespace
 
-Simulation simulate(const Scenario& scenario, const PolicySpec& policy, RateCache& cache) {
+Simulation simulate(const Scenario& scenario, const PolicySpec& policy, RateCache& cache,
+                    Folding folding) {
   Simulation run;
   run.plan = decide(policy, scenario.trace, scenario.framework);
-  run.lowered = lower(scenario, run.plan, cache);
-  double speed = 1;
   CostModel cost(scenario.device, scenario.parallel.gpus, cache);
-  run.timeline = replay_balanced(scenario, cost, run.lowered, speed);
+  StepRun step = run_step(scenario, run.plan, cost, cache, folding);
+  run.lowered = std::move(step.lowered);
+  run.timeline = std::move(step.timeline);
+  const double speed = step.clock_speed;
   run.result = summarize(scenario, policy, run.plan, run.lowered, run.timeline);
   run.result.clock_speed = speed;
   if (scenario.device.clock) {
@@ -134,8 +143,8 @@ Simulation simulate(const Scenario& scenario, const PolicySpec& policy, RateCach
 }
 
 Simulation simulate_with_band(const Scenario& scenario, const PolicySpec& policy, RateCache& cache,
-                              unsigned threads) {
-  Simulation run = simulate(scenario, policy, cache);
+                              unsigned threads, Folding folding) {
+  Simulation run = simulate(scenario, policy, cache, folding);
   RunResult& r = run.result;
   const std::vector<Variation> variations = variations_of(scenario, run.lowered);
   std::vector<double> times(2 * variations.size());
@@ -145,7 +154,7 @@ Simulation simulate_with_band(const Scenario& scenario, const PolicySpec& policy
   run_jobs(
       times.size(), std::min(threads, affordable), [&] { return run.lowered; },
       [&](std::size_t job, Lowered& lowered) {
-        times[job] = step_time(scenario, variations[job / 2], job % 2 == 1, r, cache, lowered);
+        times[job] = step_time(scenario, variations[job / 2], job % 2 == 1, run, cache, lowered);
       });
   double below = 0;
   double above = 0;

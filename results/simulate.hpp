@@ -3,7 +3,7 @@
 #pragma once
 
 #include "results/run_result.hpp"
-#include "sim/lower/lower.hpp"
+#include "sim/lower/fold.hpp"
 
 namespace spillway {
 
@@ -15,14 +15,16 @@ struct Simulation {
   RunResult result;
 };
 
-// Runs one policy without a band: low and high equal the expected time.
+// Runs one policy without a band: low and high equal the expected time. The result does
+// not depend on folding; whoever looks at single tasks wants all of them, unfolded.
 [[nodiscard]] Simulation simulate(const Scenario& scenario, const PolicySpec& policy,
-                                  RateCache& cache);
+                                  RateCache& cache, Folding folding = Folding::automatic);
 
 // As simulate, with the band: every coefficient that has a range takes its low
 // and its high value, one at a time; deviations add as root sum of squares.
 [[nodiscard]] Simulation simulate_with_band(const Scenario& scenario, const PolicySpec& policy,
-                                            RateCache& cache, unsigned threads);
+                                            RateCache& cache, unsigned threads,
+                                            Folding folding = Folding::automatic);
 
 // From a timeline to the fields. `device`: the one that was lowered.
 [[nodiscard]] RunResult summarize(const Scenario& scenario, const PolicySpec& policy,

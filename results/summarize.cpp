@@ -1,6 +1,7 @@
 #include "results/simulate.hpp"
 
 #include "sim/analysis/explain.hpp"
+#include "sim/engine/repeats.hpp"
 
 #include <fmt/format.h>
 
@@ -33,31 +34,27 @@ std::array<SimTime, time_bin_count> bin_time(const Lowered& lowered, const Timel
   std::array<SimTime, time_bin_count> bins{};
   const auto add = [&](TimeBin bin, SimTime time) { bins[static_cast<std::size_t>(bin)] += time; };
   const LaneId compute = lowered.lanes.front().compute;
+  const RunCounts runs(lowered.graph, timeline);
   SimTime free{0};
   for (const TaskId task : lowered.graph.tasks_of(compute)) {
-    add(bin_of_task(lowered.tasks[task]), timeline.end[task] - timeline.start[task]);
+    add(bin_of_task(lowered.tasks[task]),
+        (timeline.end[task] - timeline.start[task]) * runs.of(task));
     free = timeline.end[task];
   }
   for (const LaneGap& gap : gaps_of(lowered.graph, timeline, compute)) {
-    add(bin_of_gap(lowered, timeline, gap.before), gap.length);
+    add(bin_of_gap(lowered, timeline, gap.before), gap.length * gap.runs);
   }
   add(TimeBin::other, timeline.makespan - free); // what outlasts the compute lane
   return bins;
 }
 
-void fill_copies(RunResult& r, const Lowered& lowered, const Timeline& timeline) {
-  r.d2h_bytes = lowered.d2h_bytes;
-  r.h2d_bytes = lowered.h2d_bytes;
-  SimTime copying{0};
-  for (TaskId task = 0; task < lowered.tasks.size(); ++task) {
-    const TaskInfo& info = lowered.tasks[task];
-    if (info.rank == 0 && (info.kind == TaskKind::store || info.kind == TaskKind::reload)) {
-      copying += timeline.end[task] - timeline.start[task];
-    }
-  }
-  if (copying > SimTime{0}) {
+void fill_copies(RunResult& r, const StepSums& sums) {
+  r.d2h_bytes = sums.d2h_bytes;
+  r.h2d_bytes = sums.h2d_bytes;
+  if (sums.copying > SimTime{0}) {
     const double exposed = r.time[static_cast<std::size_t>(TimeBin::exposed_offload)];
-    r.offload_hidden_fraction = std::clamp(1.0 - exposed / to_seconds(copying).count(), 0.0, 1.0);
+    r.offload_hidden_fraction =
+        std::clamp(1.0 - exposed / to_seconds(sums.copying).count(), 0.0, 1.0);
   }
 }
 
@@ -162,9 +159,10 @@ RunResult summarize(const Scenario& scenario, const PolicySpec& policy, const Pl
   r.step_time_s = to_seconds(timeline.makespan).count();
   r.step_time_low_s = r.step_time_high_s = r.step_time_s;
   const StepTrace& trace = scenario.trace;
+  const StepSums sums = sums_of(lowered, timeline);
   r.tokens_per_s_per_gpu = static_cast<double>(trace.tokens * trace.micro_batches) / r.step_time_s;
   r.model_tflops_per_gpu = trace.model_flops.value() / r.step_time_s / tera;
-  r.hardware_tflops_per_gpu = lowered.hardware_flops / r.step_time_s / tera;
+  r.hardware_tflops_per_gpu = sums.hardware_flops / r.step_time_s / tera;
   r.mfu = trace.model_flops.value() / r.step_time_s / scenario.device.peak_bf16.value;
 
   const PoolId hbm = lowered.hbm_pool.front();
@@ -172,11 +170,12 @@ RunResult summarize(const Scenario& scenario, const PolicySpec& policy, const Pl
   r.peak_hbm_bytes = peak.bytes;
   r.hbm_limit_bytes = lowered.machine.pools[hbm].capacity;
   r.hbm_owners = owners_at(peak, lowered.machine.pools[hbm]);
-  r.peak_hbm_moment = peak.task == no_id
-                          ? "before the step"
-                          : fmt::format("{} ({}), {} into the step", lowered.describe(peak.task),
-                                        phase_name(lowered.tasks[peak.task].phase),
-                                        format_seconds(to_seconds(peak.time).count()));
+  r.peak_hbm_moment =
+      peak.task == no_id
+          ? "before the step"
+          : fmt::format("{} ({}), {} into the step", lowered.describe(peak.task, timeline),
+                        phase_name(lowered.tasks[peak.task].phase),
+                        format_seconds(to_seconds(peak.time).count()));
   const PoolId host = lowered.host_pool.front();
   r.peak_host_bytes = timeline.peaks[host].bytes;
   r.host_limit_bytes = lowered.machine.pools[host].capacity;
@@ -187,7 +186,7 @@ RunResult summarize(const Scenario& scenario, const PolicySpec& policy, const Pl
     r.time[bin] = to_seconds(bins[bin]).count();
   }
   r.verdict = verdict_of(r);
-  fill_copies(r, lowered, timeline);
+  fill_copies(r, sums);
   fill_assumptions(r, scenario);
   fill_warnings(r, scenario, plan, lowered);
   return r;

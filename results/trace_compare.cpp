@@ -232,7 +232,7 @@ TraceComparison compare_with_trace(const ProfileRecord& record, const Device& de
                                    std::size_t step) {
   RateCache cache;
   const Scenario scenario = profile_scenario(record, device, framework);
-  const Simulation run = simulate(scenario, scenario.policies.front(), cache);
+  const Simulation run = simulate(scenario, scenario.policies.front(), cache, Folding::off);
   TraceComparison c;
   c.record = record.id;
   c.hardware = device.name;

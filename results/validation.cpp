@@ -128,7 +128,8 @@ double peak_without(const RunResult& r, std::initializer_list<HbmOwner> owners) 
 void predict(const Scenario& scenario, CaseResult& result) {
   const ValidationCase& given = result.given;
   RateCache cache;
-  const Simulation run = simulate(scenario, scenario.policy(given.policy), cache);
+  const Simulation run = // some metrics look at the middle layer
+      simulate(scenario, scenario.policy(given.policy), cache, Folding::off);
   const RunResult& r = run.result;
   result.runs_fit = r.verdict == Verdict::fits;
   RunResult base;

@@ -12,18 +12,29 @@
 #include "sim/engine/task_graph.hpp"
 #include "sim/engine/timeline.hpp"
 
+#include <cstdint>
 #include <vector>
 
 namespace spillway {
 
-// In order of time. The sequence starts at time zero and ends at the makespan.
-[[nodiscard]] std::vector<TaskId> critical_sequence(const TaskGraph& graph,
-                                                    const Timeline& timeline);
+// A task on the critical sequence, and how many of its runs are on it: more than one
+// only where the graph leaves iterations out.
+struct CriticalTask {
+  TaskId task = no_id;
+  std::int64_t runs = 1;
+};
+
+// In order of time. The sequence starts at time zero and ends at the makespan; times
+// of tasks, times their runs, add up to it. Where a repeated part is walked through in
+// different ways, a task stands there once for each.
+[[nodiscard]] std::vector<CriticalTask> critical_sequence(const TaskGraph& graph,
+                                                          const Timeline& timeline);
 
 // Time during which a lane runs nothing, before each of its tasks.
 struct LaneGap {
   TaskId before = no_id; // the task that ends the gap
   SimTime length{0};
+  std::int64_t runs = 1; // of that task; each waits as long
 };
 [[nodiscard]] std::vector<LaneGap> gaps_of(const TaskGraph& graph, const Timeline& timeline,
                                            LaneId lane);

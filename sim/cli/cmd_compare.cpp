@@ -106,11 +106,11 @@ ExitCode run_compare(const std::vector<std::string>& arguments) {
     }
     RateCache cache;
     for (const PolicySpec* policy : chosen_policies(scenario, options)) {
-      rows.push_back(
-          {settings,
-           options.no_band
-               ? simulate(scenario, *policy, cache).result
-               : simulate_with_band(scenario, *policy, cache, thread_count(options)).result});
+      rows.push_back({settings, options.no_band
+                                    ? simulate(scenario, *policy, cache, options.folding()).result
+                                    : simulate_with_band(scenario, *policy, cache,
+                                                         thread_count(options), options.folding())
+                                          .result});
     }
   }
   std::vector<RunResult> results;

@@ -11,8 +11,9 @@ namespace {
 
 Simulation simulate_as_asked(const Scenario& scenario, const PolicySpec& policy, RateCache& cache,
                              const CommonOptions& options) {
-  return options.no_band ? simulate(scenario, policy, cache)
-                         : simulate_with_band(scenario, policy, cache, thread_count(options));
+  return options.no_band ? simulate(scenario, policy, cache, options.folding())
+                         : simulate_with_band(scenario, policy, cache, thread_count(options),
+                                              options.folding());
 }
 
 // run and explain look at one policy: the chosen one, else the scenario's first.
@@ -70,7 +71,8 @@ ExitCode run_explain(const std::vector<std::string>& arguments) {
   }
   const Scenario scenario = load_from(options);
   RateCache cache;
-  const Simulation run = simulate(scenario, one_policy(scenario, options, "explain"), cache);
+  const Simulation run =
+      simulate(scenario, one_policy(scenario, options, "explain"), cache, options.folding());
   const Explanation explanation = explain(run);
   if (!options.json.empty()) {
     write_output(options.json, explanation_json(run, explanation));

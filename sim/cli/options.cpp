@@ -25,6 +25,9 @@ po::options_description describe(const OptionSet& set, CommonOptions& out) {
         "override a key of the scenario, e.g. batch.micro=2; repeatable");
     add("policy", po::value(&out.policies)->value_name("NAME")->composing(),
         "only this policy; repeatable");
+    add("no-fold", po::bool_switch(&out.no_fold),
+        "replay every layer of every micro-batch one by one; the results are the same, only "
+        "slower");
     add("quiet,q", po::bool_switch(&out.quiet), "no remarks on standard error");
   }
   if (set.band) {

@@ -1,6 +1,7 @@
 // Options that commands share, and where data is found.
 #pragma once
 
+#include "sim/lower/fold.hpp"
 #include "sim/lower/scenario.hpp"
 
 #include <boost/program_options.hpp>
@@ -27,16 +28,18 @@ struct CommonOptions {
   std::int64_t top = 15;
   std::int64_t jobs = 0; // 0: one thread per processor
   bool no_band = false;
+  bool no_fold = false;
   bool quiet = false;
   bool help = false;
 
   // Results go to stdout as text unless JSON or CSV does.
   [[nodiscard]] bool prints_text() const { return json != "-" && csv != "-"; }
+  [[nodiscard]] Folding folding() const { return no_fold ? Folding::off : Folding::automatic; }
 };
 
 // Which options a command has, beside --help, --catalog.
 struct OptionSet {
-  bool scenario = false; // --set, --policy, --quiet
+  bool scenario = false; // --set, --policy, --no-fold, --quiet
   bool band = false;     // --jobs, --no-band
   bool json = false;
   bool csv = false;

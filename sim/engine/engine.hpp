@@ -24,10 +24,12 @@
 // allocated inside the loop.
 #pragma once
 
+#include "sim/engine/loop.hpp"
 #include "sim/engine/machine.hpp"
 #include "sim/engine/task_graph.hpp"
 #include "sim/engine/timeline.hpp"
 
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -46,6 +48,9 @@ private:
   bool out_of_memory_;
 };
 
-[[nodiscard]] Timeline replay(const TaskGraph& graph, const Machine& machine);
+// `loops`: what the graph leaves out of a longer schedule (loop.hpp). The result is
+// that of the whole schedule, or NoRecurrence is thrown.
+[[nodiscard]] Timeline replay(const TaskGraph& graph, const Machine& machine,
+                              std::span<const Loop> loops = {});
 
 } // namespace spillway

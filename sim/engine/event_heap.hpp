@@ -34,6 +34,8 @@ public:
   [[nodiscard]] std::size_t size() const { return events_.size(); }
   [[nodiscard]] bool contains(LaneId lane) const { return position_[lane] != no_id; }
   [[nodiscard]] const Event& top() const { return events_.front(); }
+  // Of a lane that has an event.
+  [[nodiscard]] SimTime time_of(LaneId lane) const { return events_[position_[lane]].time; }
 
   void set(LaneId lane, SimTime time) {
     const Event event{time, lane};
@@ -50,6 +52,13 @@ public:
 
   void erase(LaneId lane) { remove_at(position_[lane]); }
   void pop() { remove_at(0); }
+
+  // Moves all events by the same time.
+  void shift(SimTime by) {
+    for (Event& event : events_) {
+      event.time += by;
+    }
+  }
 
 private:
   static constexpr std::size_t arity = 4;

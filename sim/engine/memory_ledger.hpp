@@ -64,9 +64,8 @@ public:
   void allocate(std::span<const MemoryChange> changes, SimTime now, TaskId task) {
     for (const MemoryChange& change : changes) {
       Account& account = accounts_[change.pool];
-      if (change.bytes > std::numeric_limits<std::int64_t>::max() - account.held) {
-        throw std::overflow_error(
-            fmt::format("pool '{}' holds more than 2^63 bytes", pools_[change.pool].name));
+      if (change.bytes > most_bytes - account.held) {
+        report_overflow(change.pool);
       }
       account.held += change.bytes;
       held_by_owner_[account.first_owner + change.owner] += change.bytes;
@@ -96,6 +95,27 @@ public:
 
   [[nodiscard]] std::int64_t room(PoolId pool) const {
     return accounts_[pool].capacity - accounts_[pool].held;
+  }
+
+  // Bytes held, owners of the first pool first.
+  [[nodiscard]] const std::vector<std::int64_t>& held_by_owner() const { return held_by_owner_; }
+  [[nodiscard]] std::size_t first_owner(PoolId pool) const { return accounts_[pool].first_owner; }
+
+  // As if everything that changed the owners from `before` to now had happened `times`
+  // times more. Peaks stay: whoever calls knows that a higher one follows.
+  void repeat_since(const std::vector<std::int64_t>& before, std::uint64_t times) {
+    for (PoolId pool = 0; pool < accounts_.size(); ++pool) {
+      Account& account = accounts_[pool];
+      if (account.peak_owners_stale) {
+        copy_peak_owners(pool);
+      }
+      for (std::size_t owner = 0; owner < pools_[pool].owners.size(); ++owner) {
+        const std::size_t at = account.first_owner + owner;
+        const std::int64_t change = repeated(held_by_owner_[at] - before[at], times, pool);
+        held_by_owner_[at] += change;
+        account.held += change;
+      }
+    }
   }
 
   void report(Timeline& timeline) {
@@ -129,6 +149,22 @@ private:
     bool stalls = false;
     bool peak_owners_stale = false; // held == peak, owners not copied yet
   };
+
+  static constexpr std::int64_t most_bytes = std::numeric_limits<std::int64_t>::max();
+
+  [[noreturn]] void report_overflow(PoolId pool) const {
+    throw std::overflow_error(
+        fmt::format("pool '{}' holds more than 2^63 bytes", pools_[pool].name));
+  }
+
+  // change * times, which leaves room for what is held now.
+  [[nodiscard]] std::int64_t repeated(std::int64_t change, std::uint64_t times, PoolId pool) const {
+    const std::int64_t room = most_bytes - accounts_[pool].held;
+    if (change > 0 && times > static_cast<std::uint64_t>(room / change)) {
+      report_overflow(pool);
+    }
+    return change * static_cast<std::int64_t>(times);
+  }
 
   void copy_peak_owners(std::size_t pool) {
     Account& account = accounts_[pool];

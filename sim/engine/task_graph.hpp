@@ -79,6 +79,7 @@ public:
   void free_at_end(TaskId task, MemoryChange change);
   void hold_from_the_start(MemoryChange change);
   [[nodiscard]] std::size_t task_count() const { return lane_.size(); }
+  [[nodiscard]] LaneId lane_of(TaskId task) const { return lane_[task]; }
 
   // Checks ids, signs and finiteness (std::logic_error: the graph comes from our
   // own code) and freezes. `machine` supplies the counts.

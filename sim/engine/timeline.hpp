@@ -4,6 +4,7 @@
 #include "sim/base/units.hpp"
 #include "sim/engine/machine.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -28,7 +29,21 @@ enum class Cause : std::uint8_t {
   memory,     // a task that freed room ended (cause_task), pool in cause_pool
 };
 
-// Arrays are indexed by task.
+// A part of the run that took place more often than the graph shows: on every lane
+// the tasks from position begin[lane] up to end[lane] of TaskGraph::lane_tasks.
+struct Repeat {
+  std::vector<std::uint32_t> begin, end;
+  std::uint64_t times = 0; // beyond the first
+  SimTime period{0};       // from one time to the next
+  std::size_t loop = 0;    // index into the loops given
+
+  [[nodiscard]] bool holds(LaneId lane, std::uint32_t position) const {
+    return begin[lane] <= position && position < end[lane];
+  }
+};
+
+// Arrays are indexed by task. A task of a repeated part has the times of its first
+// run; what comes after has the times that it has after all of them.
 struct Timeline {
   std::vector<SimTime> ready; // all dependencies ended; 0 without any
   std::vector<SimTime> start;
@@ -43,6 +58,7 @@ struct Timeline {
   std::vector<ResourceId> bound_by;
 
   SimTime makespan{0};
+  std::vector<Repeat> repeats; // in order of their ends; an outer one after those inside it
 
   struct PoolPeak {
     std::int64_t bytes = 0;

@@ -1,6 +1,9 @@
 #include "sim/lower/clock.hpp"
 
+#include "sim/engine/repeats.hpp"
+
 #include <cmath>
+#include <vector>
 
 namespace spillway {
 namespace {
@@ -11,26 +14,32 @@ constexpr double slowest = 0.1; // the balance is met above it for any sane inpu
 
 // Times of the reported GPU's compute lane, kernels at speed 1.
 StepWork work_of(const Lowered& lowered, const Timeline& timeline, double speed) {
-  StepWork work;
-  double busy = 0;
+  const RunCounts runs(lowered.graph, timeline);
+  SimTime matmul{0}, attention{0}, memory{0};
+  std::vector<std::int64_t> runs_of(lowered.works.size(), 0);
   for (const TaskId task : lowered.graph.tasks_of(lowered.lanes.front().compute)) {
     const TaskPrice& price = lowered.prices[task];
     if (price.of != PriceOf::work || lowered.graph.route[task] != no_id) {
       continue;
     }
-    const double seconds = to_seconds(timeline.end[task] - timeline.start[task]).count();
-    busy += seconds;
-    const Work& done = lowered.works[price.work];
-    switch (done.kind) {
+    const SimTime time = (timeline.end[task] - timeline.start[task]) * runs.of(task);
+    switch (lowered.works[price.work].kind) {
     case WorkKind::matmul:
-      work.matmul_s += seconds * speed;
-      work.matmul_flops += done.flops().value();
+      matmul += time;
+      runs_of[price.work] += runs.of(task);
       break;
-    case WorkKind::attention: work.attention_s += seconds * speed; break;
-    default: work.memory_s += seconds;
+    case WorkKind::attention: attention += time; break;
+    default: memory += time;
     }
   }
-  work.idle_s = to_seconds(timeline.makespan).count() - busy;
+  StepWork work;
+  work.matmul_s = to_seconds(matmul).count() * speed;
+  work.attention_s = to_seconds(attention).count() * speed;
+  work.memory_s = to_seconds(memory).count();
+  work.idle_s = to_seconds(timeline.makespan - matmul - attention - memory).count();
+  for (std::size_t w = 0; w < runs_of.size(); ++w) {
+    work.matmul_flops += static_cast<double>(runs_of[w]) * lowered.works[w].flops().value();
+  }
   return work;
 }
 
@@ -66,7 +75,7 @@ Timeline replay_balanced(const Scenario& scenario, CostModel& cost, Lowered& low
   const std::optional<ClockRule>& rule = cost.device().clock;
   if (!rule) {
     price(scenario, cost, lowered);
-    return replay(lowered.graph, lowered.machine);
+    return replay(lowered.graph, lowered.machine, lowered.loops);
   }
   Timeline timeline;
   double next = speed;
@@ -74,7 +83,7 @@ Timeline replay_balanced(const Scenario& scenario, CostModel& cost, Lowered& low
     speed = next;
     cost.set_speed(speed);
     price(scenario, cost, lowered);
-    timeline = replay(lowered.graph, lowered.machine);
+    timeline = replay(lowered.graph, lowered.machine, lowered.loops);
     next = balanced_speed(*rule, work_of(lowered, timeline, speed));
     if (std::abs(next - speed) < settled) {
       break;

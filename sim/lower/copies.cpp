@@ -43,9 +43,6 @@ TaskId RankEmitter::add_copy(bool to_host, std::int64_t bytes, bool peeled, Task
     wait_at_start(task);
     last_compute_ = task;
   }
-  if (rank_ == 0) {
-    (to_host ? context_.out.d2h_bytes : context_.out.h2d_bytes) += bytes;
-  }
   return task;
 }
 

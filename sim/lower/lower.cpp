@@ -20,67 +20,6 @@ constexpr std::array<const char*, hbm_owner_count> owner_names{
     "saved_activations", "workspace",       "recompute_workspace", "offload_staging",
     "dispatch_buffers",  "logits_and_loss", "framework_context"};
 
-// The last decoder layer's tensors are needed again at once; some runtimes keep them.
-KindPlan with_offloads_kept(const KindPlan& plan) {
-  KindPlan kept = plan;
-  for (TensorDecision& decision : kept.tensors) {
-    if (decision.fate == Fate::offload) {
-      decision.fate = Fate::keep;
-    }
-  }
-  return kept;
-}
-
-// One program per run of layers of a kind, one more where the last layer differs
-// or where the layer's output has another owner.
-void make_layers(StepContext& context) {
-  const Plan& plan = context.plan;
-  const StepTrace& trace = context.scenario.trace;
-  const bool keep_last = !context.scenario.runtime.offload_last_layer;
-  std::size_t total = 0;
-  for (const LayerBlock& block : trace.blocks) {
-    total += static_cast<std::size_t>(block.layers);
-  }
-  struct Variant {
-    std::uint32_t kind;
-    bool kept;
-    HbmOwner output;
-  };
-  std::vector<Variant> made;
-  const auto is_kept = [&](std::size_t layer) { return keep_last && layer + 2 == total; };
-  std::size_t layer = 0;
-  for (std::size_t b = 0; b < trace.blocks.size(); ++b) {
-    const LayerBlock& block = trace.blocks[b];
-    for (std::int64_t position = 0; position < block.layers; ++position, ++layer) {
-      const bool last_of_block = position + 1 == block.layers;
-      const std::uint32_t next_kind =
-          last_of_block ? (b + 1 < trace.blocks.size() ? trace.blocks[b + 1].kind : block.kind)
-                        : block.kind;
-      const KindPlan next_plan =
-          is_kept(layer + 1) ? with_offloads_kept(plan.kinds[next_kind]) : plan.kinds[next_kind];
-      const HbmOwner output =
-          layer + 1 == total ? HbmOwner::workspace : input_owner(trace.kinds[next_kind], next_plan);
-      const Variant variant{block.kind, is_kept(layer), output};
-      const auto found = std::find_if(made.begin(), made.end(), [&](const Variant& v) {
-        return v.kind == variant.kind && v.kept == variant.kept && v.output == variant.output;
-      });
-      const auto program = static_cast<std::uint32_t>(found - made.begin());
-      if (program == made.size()) {
-        const KindPlan& own = plan.kinds[block.kind];
-        context.programs.push_back(
-            make_program(trace.kinds[block.kind], variant.kept ? with_offloads_kept(own) : own,
-                         output, context.scenario.framework, context.out.works));
-        made.push_back(variant);
-      }
-      context.layers.push_back({block.kind, program, position, block.layers});
-      const bool numbered = trace.kinds[block.kind].checkpointed;
-      context.out.layer_names.push_back(
-          numbered ? fmt::format("layer {} ({})", layer - 1, trace.kinds[block.kind].name)
-                   : trace.kinds[block.kind].name);
-    }
-  }
-}
-
 ResourceId add_resource(Machine& machine, std::string name, double capacity) {
   machine.resources.push_back({std::move(name), capacity});
   return static_cast<ResourceId>(machine.resources.size() - 1);
@@ -170,18 +109,6 @@ const char* phase_name(Phase phase) {
 }
 const char* hbm_owner_name(HbmOwner owner) {
   return owner_names[static_cast<std::size_t>(owner)];
-}
-
-std::string Lowered::describe(TaskId task) const {
-  const TaskInfo& task_info = tasks[task];
-  std::string text = labels[task_info.label];
-  if (task_info.phase == Phase::recompute) {
-    text = "re-run of " + text;
-  }
-  if (task_info.layer >= 0) {
-    text += " in " + layer_names[static_cast<std::size_t>(task_info.layer)];
-  }
-  return text;
 }
 
 std::uint32_t StepContext::label(const std::string& text) {
@@ -277,9 +204,9 @@ double StepContext::held_parameters() const {
 
 double StepContext::loop_parameters() const {
   double sum = 0;
-  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-    for (std::size_t g = 0; kind_of(layer).checkpointed && g < weight_group_count; ++g) {
-      sum += shard_parameters(layer, g);
+  for (const LayersOfProgram& same : layers_of) {
+    for (std::size_t g = 0; kind_of(same.one).checkpointed && g < weight_group_count; ++g) {
+      sum += static_cast<double>(same.count) * shard_parameters(same.one, g);
     }
   }
   return sum;
@@ -290,11 +217,12 @@ double StepContext::shard_parameters(std::size_t layer, std::size_t group) const
          static_cast<double>(shard_group(group).size);
 }
 
-Lowered lower(const Scenario& scenario, const Plan& plan, RateCache& cache) {
+Lowered lower(const Scenario& scenario, const Plan& plan, RateCache& cache,
+              const LeftOut& left_out) {
   Lowered out;
   TaskGraphBuilder graph;
   const CostModel cost(scenario.device, scenario.parallel.gpus, cache);
-  StepContext context{scenario, cost, out, graph, plan, {}, {}, {}, {}};
+  StepContext context{scenario, cost, out, graph, plan, {}, left_out, {}, {}, {}, {}};
   make_layers(context);
   for (const LayerProgram& program : context.programs) {
     for (const OffloadedTensor& offloaded : program.offloaded) {

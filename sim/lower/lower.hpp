@@ -37,7 +37,9 @@
 namespace spillway {
 
 // The step with the prices of the scenario's device. `cache` keeps table look-ups
-// between calls with the same tables.
-[[nodiscard]] Lowered lower(const Scenario& scenario, const Plan& plan, RateCache& cache);
+// between calls with the same tables. `left_out`: less than all layers of a block, and
+// of micro-batches (fold.hpp chooses).
+[[nodiscard]] Lowered lower(const Scenario& scenario, const Plan& plan, RateCache& cache,
+                            const LeftOut& left_out = {});
 
 } // namespace spillway

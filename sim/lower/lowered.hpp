@@ -31,8 +31,9 @@ struct TaskInfo {
   TaskKind kind = TaskKind::kernel;
   Phase phase = Phase::other;
   std::uint16_t rank = 0;
-  std::int32_t layer = -1; // index over all layers of the model; -1 = none
-  std::uint32_t label = 0; // index into Lowered::labels
+  std::int32_t layer = -1;       // index into Lowered::layers; -1 = none
+  std::int32_t micro_batch = -1; // of those that the graph holds; -1 = none
+  std::uint32_t label = 0;       // index into Lowered::labels
 };
 
 // Owners of HBM, in the order of Pool::owners.
@@ -86,6 +87,28 @@ struct CollectiveRoute {
   std::uint16_t rank = 0;
 };
 
+// Iterations of the step's loops that a graph leaves out (engine/loop.hpp).
+struct LeftOut {
+  std::int64_t micro_batches = 0;
+  std::vector<std::int64_t> layers; // by StepTrace::blocks; empty = none
+};
+
+// A layer of the graph. Of a block that leaves layers out it stands for the layer that
+// many further on as well: forward after what was skipped, backward before it.
+struct LoweredLayer {
+  std::int32_t index = 0; // over all layers of the model
+  std::int32_t left_out = 0;
+};
+
+// What the iterations of Lowered::loops[i] are.
+struct LoopOf {
+  bool micro_batches = false; // else the layers of a block, in one direction
+  bool backward = false;
+  std::int32_t micro_batch = 0;
+  std::int32_t first_layer = 0, last_layer = 0; // indices into Lowered::layers
+  bool operator==(const LoopOf&) const = default;
+};
+
 struct Lowered {
   std::vector<Work> works;
   std::vector<TaskPrice> prices; // by task
@@ -95,17 +118,18 @@ struct Lowered {
   TaskGraph graph;
   std::vector<TaskInfo> tasks;
   std::vector<std::string> labels;
-  std::vector<std::string> layer_names; // by layer index: "layer 12 (moe)", "head"
+  std::vector<LoweredLayer> layers;
+  std::vector<std::string> layer_names; // by index over all: "layer 12 (moe)", "head"
+  std::vector<Loop> loops;              // with iterations left out
+  std::vector<LoopOf> loops_of;         // by loop
   std::vector<RankLanes> lanes;         // by simulated rank
   std::vector<PoolId> hbm_pool;         // by simulated rank
   std::vector<PoolId> host_pool;        // by simulated rank
   ResourceId cpu_memory = no_id;        // the pool that the ranks share
-  std::int64_t d2h_bytes = 0;           // per rank and step
-  std::int64_t h2d_bytes = 0;
-  double hardware_flops = 0; // per rank and step, recompute counted
   std::set<std::string> extrapolations;
 
-  [[nodiscard]] std::string describe(TaskId task) const; // "d attention of layer 12 (moe)"
+  // "d attention in layer 12 (moe)"; of a task that ran several times, the first time.
+  [[nodiscard]] std::string describe(TaskId task, const Timeline& timeline) const;
 };
 
 } // namespace spillway

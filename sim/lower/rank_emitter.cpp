@@ -2,6 +2,7 @@
 
 #include "sim/lower/pricing.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -22,7 +23,9 @@ RankEmitter::RankEmitter(StepContext& context, std::uint16_t rank, RankLanes lan
 
   const std::size_t layers = context_.layers.size();
   tasks_.resize(layers);
-  for (std::int64_t m = 0; m < context_.scenario.trace.micro_batches; ++m) {
+  const std::int64_t micro_batches =
+      context_.scenario.trace.micro_batches - context_.left_out.micro_batches;
+  for (std::int64_t m = 0; m < micro_batches; ++m) {
     for (std::size_t layer = 0; layer < layers; ++layer) {
       segments_.push_back({layer, false, m});
     }
@@ -36,11 +39,12 @@ RankEmitter::RankEmitter(StepContext& context, std::uint16_t rank, RankLanes lan
 
 TaskInfo RankEmitter::info(TaskKind kind, Phase phase, std::size_t layer,
                            const std::string& label) const {
-  return {kind, phase, rank_, static_cast<std::int32_t>(layer), context_.label(label)};
+  return {
+      kind, phase, rank_, static_cast<std::int32_t>(layer), micro_batch_, context_.label(label)};
 }
 
 TaskInfo RankEmitter::step_info(TaskKind kind, Phase phase, const std::string& label) const {
-  return {kind, phase, rank_, -1, context_.label(label)}; // of no layer
+  return {kind, phase, rank_, -1, -1, context_.label(label)}; // of no layer
 }
 
 void RankEmitter::note(TaskId task, TaskInfo task_info, TaskPrice price) {
@@ -106,15 +110,77 @@ void RankEmitter::wait_at_start(TaskId task) {
 
 void RankEmitter::emit_step() {
   for (std::size_t s = 0; s < segments_.size(); ++s) {
+    const std::size_t first = context_.graph.task_count();
     if (!segments_[s].backward && segments_[s].layer == 0) {
       fill_stacks();
+      micro_batch_begin_ = first;
     }
     emit_segment(s);
+    end_layer_iteration(segments_[s], first);
+    if (segments_[s].backward && segments_[s].layer == 0) {
+      end_micro_batch(segments_[s].micro_batch);
+    }
   }
   for (const PendingGradient& pending : std::exchange(pending_gradients_, {})) {
     fold_gradient(pending);
   }
   run_optimizer();
+}
+
+// A layer of a block that leaves some out; `first`: the first task of its segment.
+void RankEmitter::end_layer_iteration(const Segment& segment, std::size_t first) {
+  const LayerInstance& instance = context_.layers[segment.layer];
+  const LoweredLayer& layer = context_.out.layers[segment.layer];
+  if (layer.left_out == 0) {
+    return;
+  }
+  const bool begins = segment.backward ? instance.last_of_loop() : instance.first_of_loop();
+  const auto first_layer =
+      static_cast<std::int32_t>(segment.layer) - static_cast<std::int32_t>(instance.position);
+  if (begins) {
+    layer_loop_ =
+        loop_of({.micro_batches = false,
+                 .backward = segment.backward,
+                 .micro_batch = micro_batch_,
+                 .first_layer = first_layer,
+                 .last_layer = first_layer + static_cast<std::int32_t>(instance.loop_length) - 1},
+                layer.left_out);
+  }
+  end_iteration(layer_loop_, instance.position == instance.loop_length / 2, first);
+}
+
+void RankEmitter::end_micro_batch(std::int64_t micro_batch) {
+  const std::int64_t left_out = context_.left_out.micro_batches;
+  if (left_out > 0) {
+    const std::size_t loop = loop_of({.micro_batches = true}, left_out);
+    end_iteration(loop, micro_batch == (context_.scenario.trace.micro_batches - left_out) / 2,
+                  micro_batch_begin_);
+  }
+}
+
+// All ranks run the same loops; the first one makes them.
+std::size_t RankEmitter::loop_of(const LoopOf& what, std::int64_t left_out) {
+  std::vector<LoopOf>& known = context_.out.loops_of;
+  const auto found = std::find(known.begin(), known.end(), what);
+  const auto loop = static_cast<std::size_t>(found - known.begin());
+  if (found == known.end()) {
+    known.push_back(what);
+    context_.out.loops.push_back({{}, {}, static_cast<std::uint64_t>(left_out)});
+  }
+  return loop;
+}
+
+void RankEmitter::end_iteration(std::size_t loop, bool in_the_middle, std::size_t first) {
+  Loop& made = context_.out.loops[loop];
+  if (rank_ == 0) {
+    made.ends.push_back(last_compute_);
+  }
+  if (in_the_middle) {
+    made.tasks.resize(context_.out.machine.lanes.size(), 0);
+    for (std::size_t task = first; task < context_.graph.task_count(); ++task) {
+      ++made.tasks[context_.graph.lane_of(static_cast<TaskId>(task))];
+    }
+  }
 }
 
 bool RankEmitter::weights_stay(std::size_t segment_index) const {
@@ -126,6 +192,7 @@ bool RankEmitter::weights_stay(std::size_t segment_index) const {
 void RankEmitter::emit_segment(std::size_t index) {
   const Segment& segment = segments_[index];
   const TaskId top = last_compute_;
+  micro_batch_ = static_cast<std::int32_t>(segment.micro_batch);
   const bool overlapped = context_.scenario.runtime.overlap_collectives;
   // Casts stay with their layer; only what is gathered is gathered ahead.
   gather_weights(index, top, {.gathers = index == 0 || !overlapped, .casts = true});
@@ -222,9 +289,6 @@ TaskId RankEmitter::emit_step_task(std::size_t segment_index, std::uint32_t step
                                             kind.tensors[kind.input].bytes.count()});
   }
   hold_step_memory(task, segment_index, step);
-  if (rank_ == 0) {
-    context_.out.hardware_flops += context_.out.works[step.work].flops().value();
-  }
   return task;
 }
 

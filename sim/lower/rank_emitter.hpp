@@ -45,6 +45,11 @@ private:
                               const std::string& label) const;
   [[nodiscard]] TaskInfo step_info(TaskKind kind, Phase phase, const std::string& label) const;
   void emit_segment(std::size_t index);
+  // ---- loops that leave iterations out (rank_emitter.cpp) ----
+  void end_layer_iteration(const Segment& segment, std::size_t first);
+  void end_micro_batch(std::int64_t micro_batch);
+  [[nodiscard]] std::size_t loop_of(const LoopOf& what, std::int64_t left_out);
+  void end_iteration(std::size_t loop, bool in_the_middle, std::size_t first);
   void emit_program(std::size_t index);
   TaskId emit_step_task(std::size_t segment_index, std::uint32_t step_index,
                         std::vector<TaskId>& step_tasks);
@@ -107,7 +112,10 @@ private:
   std::vector<RouteId> routes_; // of collectives, by work; no_id = not made yet
 
   std::vector<Segment> segments_;
-  std::vector<LayerTasks> tasks_; // by layer
+  std::int32_t micro_batch_ = 0;      // of the segment under way
+  std::size_t micro_batch_begin_ = 0; // its first task
+  std::size_t layer_loop_ = 0;        // index into Lowered::loops
+  std::vector<LayerTasks> tasks_;     // by layer
   TaskId last_compute_ = no_id;
   std::vector<TaskId> start_waits_; // what the next segment's first kernel waits for
   // The gathers of a segment, by group; no_id when there is nothing to gather.

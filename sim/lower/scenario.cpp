@@ -108,15 +108,6 @@ void check_size(MapReader& in, const Scenario& scenario) {
     in.error("batch", "this batch is too large to simulate",
              "micro x accumulation x sequence x the widest activation must stay below 1e16");
   }
-  // About 120 tasks a layer, forward and backward, for each GPU of a CPU.
-  const double tasks =
-      120 * real(m.layers) * real(scenario.batch.accumulation) * real(scenario.device.gpus_per_cpu);
-  if (tasks > 1.5e6) {
-    in.error(
-        "batch",
-        fmt::format("a step of about {:.0f} million tasks is too long to simulate", tasks / 1e6),
-        "lower batch.accumulation: time and memory of its micro-batches repeat");
-  }
 }
 
 } // namespace

@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-// One layer of the model, in order: embedding, decoder layers, head.
+// One layer of the graph, in order: embedding, decoder layers, head.
 struct LayerInstance {
   std::uint32_t kind = 0;    // index into StepTrace::kinds
   std::uint32_t program = 0; // index into StepContext::programs
@@ -19,6 +19,12 @@ struct LayerInstance {
   std::int64_t loop_length = 1;
   [[nodiscard]] bool first_of_loop() const { return position == 0; }
   [[nodiscard]] bool last_of_loop() const { return position + 1 == loop_length; }
+};
+
+// The layers of the model that share a program.
+struct LayersOfProgram {
+  std::size_t one = 0;    // of them, as index into StepContext::layers
+  std::int64_t count = 0; // those that the graph leaves out included
 };
 
 struct StepContext {
@@ -29,7 +35,9 @@ struct StepContext {
 
   const Plan& plan;
   std::vector<LayerProgram> programs;
+  const LeftOut& left_out;
   std::vector<LayerInstance> layers;
+  std::vector<LayersOfProgram> layers_of; // by program
   std::map<std::string, std::uint32_t, std::less<>> label_ids;
   std::map<std::string, OwnerId, std::less<>> host_owners;
 
@@ -67,5 +75,10 @@ struct StepContext {
     return scenario.trace.shard_group[group];
   }
 };
+
+// Fills in programs, layers, layers_of and the layers of `out`: one program per run of
+// layers of a kind, one more where the last layer differs or where the layer's output
+// has another owner.
+void make_layers(StepContext& context);
 
 } // namespace spillway

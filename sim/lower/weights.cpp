@@ -194,11 +194,12 @@ bool RankEmitter::table_is_hoisted() const {
 void RankEmitter::fill_stacks() {
   const FrameworkSpec& framework = context_.scenario.framework;
   double bytes = 0;
-  for (std::size_t layer = 0; layer < context_.layers.size(); ++layer) {
-    if (context_.kind_of(layer).checkpointed) {
-      const std::int64_t more = context_.unchecked_bytes(layer);
-      const auto kept = static_cast<double>(context_.program_of(layer).kept_bytes + more);
-      bytes += kept * (more > 0 ? framework.unchecked_fill.value : framework.stack_fill.value);
+  for (const LayersOfProgram& same : context_.layers_of) {
+    if (context_.kind_of(same.one).checkpointed) {
+      const std::int64_t more = context_.unchecked_bytes(same.one);
+      const std::int64_t kept = context_.program_of(same.one).kept_bytes + more;
+      bytes += static_cast<double>(same.count * kept) *
+               (more > 0 ? framework.unchecked_fill.value : framework.stack_fill.value);
     }
   }
   if (bytes > 0) {

@@ -23,12 +23,13 @@ const Arguments run_quickly = run_offload + Arguments{"--no-band"};
 
 const std::map<std::string, std::vector<std::string>> options_of{
     {"run",
-     {"--help", "--catalog", "--set", "--policy", "--quiet", "--jobs", "--no-band", "--json",
-      "--csv"}},
+     {"--help", "--catalog", "--set", "--policy", "--no-fold", "--quiet", "--jobs", "--no-band",
+      "--json", "--csv"}},
     {"compare",
-     {"--help", "--catalog", "--set", "--policy", "--quiet", "--jobs", "--no-band", "--json",
-      "--csv", "--axis", "--base"}},
-    {"explain", {"--help", "--catalog", "--set", "--policy", "--quiet", "--json", "--top"}},
+     {"--help", "--catalog", "--set", "--policy", "--no-fold", "--quiet", "--jobs", "--no-band",
+      "--json", "--csv", "--axis", "--base"}},
+    {"explain",
+     {"--help", "--catalog", "--set", "--policy", "--no-fold", "--quiet", "--json", "--top"}},
     {"validate",
      {"--help", "--catalog", "--json", "--cases", "--profiles", "--hardware", "--framework",
       "--against", "--record", "--step", "--trace-format"}},

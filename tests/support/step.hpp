@@ -27,9 +27,10 @@ inline Scenario catalogue(const std::string& name,
   return load_scenario(Catalog({"."}), name, assignments);
 }
 
+// With all tasks of all layers and micro-batches.
 inline Simulation run(const Scenario& scenario, const std::string& policy) {
   RateCache cache;
-  return simulate(scenario, scenario.policy(policy), cache);
+  return simulate(scenario, scenario.policy(policy), cache, Folding::off);
 }
 
 // A rank of a run. Layer 0 is the embedding, decoder layers count from 1, the

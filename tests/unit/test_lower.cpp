@@ -247,10 +247,10 @@ TEST_CASE("Layers are numbered from zero and named after their kind") {
         std::vector<std::string>{"embedding", "layer 0 (dense)", "layer 1 (dense)",
                                  "layer 2 (dense)", "layer 3 (moe)", "layer 4 (moe)", "head"});
   const StepView step(simulation);
-  CHECK(simulation.lowered.describe(step.find("attention", 4, Phase::forward)) ==
-        "attention in layer 3 (moe)");
-  CHECK(simulation.lowered.describe(step.find("attention", 4, Phase::recompute)) ==
-        "re-run of attention in layer 3 (moe)");
+  CHECK(simulation.lowered.describe(step.find("attention", 4, Phase::forward),
+                                    simulation.timeline) == "attention in layer 3 (moe)");
+  CHECK(simulation.lowered.describe(step.find("attention", 4, Phase::recompute),
+                                    simulation.timeline) == "re-run of attention in layer 3 (moe)");
 }
 
 // Two loops: 3 dense layers and 2 with experts. Each has its own last store and
@@ -270,13 +270,17 @@ TEST_CASE("Each loop of a pipelined step peels its own ends") {
   }
 }
 
+double flops_of(const Simulation& run) {
+  return sums_of(run.lowered, run.timeline).hardware_flops;
+}
+
 // Accumulation runs forward and backward again, the optimizer and the gap once:
 // flops and copies are those of one micro-batch times their number.
 TEST_CASE("Accumulated micro-batches multiply work and copies") {
   const Simulation one = run(scenario_from(mixed, {"batch.accumulation=1"}), "offload");
   const Simulation three = run(scenario_from(mixed, {"batch.accumulation=3"}), "offload");
-  CHECK(three.lowered.d2h_bytes == 3 * one.lowered.d2h_bytes);
-  CHECK(three.lowered.hardware_flops == doctest::Approx(3 * one.lowered.hardware_flops));
+  CHECK(three.result.d2h_bytes == 3 * one.result.d2h_bytes);
+  CHECK(flops_of(three) == doctest::Approx(3 * flops_of(one)));
   CHECK(three.result.time[static_cast<std::size_t>(TimeBin::optimizer)] ==
         one.result.time[static_cast<std::size_t>(TimeBin::optimizer)]);
   // Each micro-batch's copies are gone before the next one's.
@@ -314,8 +318,7 @@ TEST_CASE("Executed flops are model flops plus what is run again") {
   };
   const double again = run_again(remat.plan) - run_again(keep.plan);
   CHECK(again > 0);
-  CHECK(remat.lowered.hardware_flops - keep.lowered.hardware_flops ==
-        doctest::Approx(2 * again)); // two micro-batches
+  CHECK(flops_of(remat) - flops_of(keep) == doctest::Approx(2 * again)); // two micro-batches
 }
 
 // A table of the static memory of one GPU: parameters over shards, by precision.

@@ -1,0 +1,146 @@
+#include "sim/lower/fold.hpp"
+
+#include "sim/base/error.hpp"
+#include "sim/engine/repeats.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace spillway {
+namespace {
+
+constexpr std::int64_t settling_layers = 10; // beside those that copies run ahead
+constexpr std::int64_t kept_micro_batches = 6;
+constexpr double most_tasks = 2e7; // of one graph: a few gigabytes
+
+// The largest even number of iterations to leave out: stores may change their order
+// from layer to layer.
+std::int64_t even(std::int64_t iterations) {
+  return std::max<std::int64_t>(0, iterations - iterations % 2);
+}
+
+// About 120 a layer, forward and backward, for each GPU of a CPU.
+double tasks_of_a_micro_batch(const Scenario& scenario) {
+  return 120 * static_cast<double>(scenario.model.layers) *
+         static_cast<double>(scenario.device.gpus_per_cpu);
+}
+
+void check_length(const Scenario& scenario, const LeftOut& left_out, Folding folding) {
+  const double micro_batches =
+      static_cast<double>(scenario.trace.micro_batches - left_out.micro_batches);
+  const double tasks = tasks_of_a_micro_batch(scenario) * micro_batches;
+  if (tasks > most_tasks) {
+    throw InputError(
+        fmt::format("a step of about {:.0f} million tasks is too long to replay in full",
+                    tasks / 1e6),
+        folding == Folding::off ? "leave out --no-fold"
+                                : "it does not repeat itself; lower batch.accumulation");
+  }
+}
+
+bool is_after(const Repeat& repeat, LaneId lane, std::uint32_t position) {
+  return position >= repeat.end[lane];
+}
+
+std::uint32_t position_of(const TaskGraph& graph, TaskId task) {
+  const std::span<const TaskId> tasks = graph.tasks_of(graph.lane[task]);
+  const auto at = std::lower_bound(tasks.begin(), tasks.end(), task); // ids ascend on a lane
+  return graph.lane_offset[graph.lane[task]] + static_cast<std::uint32_t>(at - tasks.begin());
+}
+
+} // namespace
+
+LeftOut foldable(const Scenario& scenario) {
+  LeftOut left_out;
+  const std::int64_t ahead = scenario.runtime.in_flight_layers + scenario.runtime.prefetch_layers;
+  for (const LayerBlock& block : scenario.trace.blocks) {
+    left_out.layers.push_back(even(block.layers - settling_layers - ahead));
+  }
+  left_out.micro_batches = even(scenario.trace.micro_batches - kept_micro_batches);
+  return left_out;
+}
+
+StepRun run_step(const Scenario& scenario, const Plan& plan, CostModel& cost, RateCache& cache,
+                 Folding folding) {
+  LeftOut left_out = folding == Folding::off ? LeftOut{} : foldable(scenario);
+  for (;;) {
+    check_length(scenario, left_out, folding);
+    StepRun run;
+    run.lowered = lower(scenario, plan, cache, left_out);
+    try {
+      run.timeline = replay_balanced(scenario, cost, run.lowered, run.clock_speed);
+      return run;
+    } catch (const NoRecurrence& none) {
+      if (run.lowered.loops_of[none.loop()].micro_batches) {
+        left_out.micro_batches = even(static_cast<std::int64_t>(none.possible()));
+      } else {
+        left_out.layers.clear();
+      }
+    }
+  }
+}
+
+PlaceInStep place_of(const Lowered& lowered, const Timeline& timeline, TaskId task) {
+  const TaskInfo& info = lowered.tasks[task];
+  PlaceInStep place{-1, info.micro_batch};
+  std::int32_t left_out = 0;
+  if (info.layer >= 0) {
+    const LoweredLayer& layer = lowered.layers[static_cast<std::size_t>(info.layer)];
+    place.layer = layer.index;
+    left_out = layer.left_out;
+  }
+  const bool backward = info.phase != Phase::forward;
+  const LaneId lane = lowered.graph.lane[task];
+  for (const Repeat& repeat : timeline.repeats) {
+    const bool after = is_after(repeat, lane, position_of(lowered.graph, task));
+    const LoopOf& loop = lowered.loops_of[repeat.loop];
+    if (loop.micro_batches) {
+      const auto more = static_cast<std::int32_t>(lowered.loops[repeat.loop].left_out);
+      place.micro_batch += after && place.micro_batch >= 0 ? more : 0;
+    } else if (loop.backward == backward && loop.micro_batch == info.micro_batch &&
+               loop.first_layer <= info.layer && info.layer <= loop.last_layer) {
+      place.layer += after != backward ? left_out : 0; // backward starts with the last layer
+    }
+  }
+  return place;
+}
+
+std::string Lowered::describe(TaskId task, const Timeline& timeline) const {
+  const TaskInfo& task_info = tasks[task];
+  std::string text = labels[task_info.label];
+  if (task_info.phase == Phase::recompute) {
+    text = "re-run of " + text;
+  }
+  if (task_info.layer >= 0) {
+    const PlaceInStep place = place_of(*this, timeline, task);
+    text += " in " + layer_names[static_cast<std::size_t>(place.layer)];
+  }
+  return text;
+}
+
+StepSums sums_of(const Lowered& lowered, const Timeline& timeline) {
+  const RunCounts runs(lowered.graph, timeline);
+  StepSums sums;
+  std::vector<std::int64_t> runs_of(lowered.works.size(), 0);
+  for (TaskId task = 0; task < lowered.tasks.size(); ++task) {
+    const TaskInfo& info = lowered.tasks[task];
+    if (info.rank != 0) {
+      continue;
+    }
+    if (info.kind == TaskKind::store || info.kind == TaskKind::reload) {
+      const std::int64_t bytes =
+          runs.of(task) * static_cast<std::int64_t>(lowered.graph.work[task]);
+      (info.kind == TaskKind::store ? sums.d2h_bytes : sums.h2d_bytes) += bytes;
+      sums.copying += (timeline.end[task] - timeline.start[task]) * runs.of(task);
+    } else if (lowered.prices[task].of == PriceOf::work) {
+      runs_of[lowered.prices[task].work] += runs.of(task);
+    }
+  }
+  for (std::size_t work = 0; work < lowered.works.size(); ++work) {
+    sums.hardware_flops += static_cast<double>(runs_of[work]) * lowered.works[work].flops().value();
+  }
+  return sums;
+}
+
+} // namespace spillway

@@ -1,0 +1,142 @@
+#include "sim/engine/engine.hpp"
+#include "sim/engine/repeats.hpp"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace spillway::test {
+namespace {
+
+// One lane that runs `length` tasks of 5 ps; each keeps 3 bytes.
+struct Chain {
+  Machine machine;
+  TaskGraph graph;
+  std::vector<Loop> loops;
+};
+
+Chain chain(std::int64_t length, std::uint64_t left_out, PoolMode mode, std::int64_t capacity) {
+  Chain made;
+  made.machine.lanes.push_back({"compute"});
+  made.machine.pools.push_back({"memory", capacity, mode, {"kept"}});
+  TaskGraphBuilder builder;
+  Loop loop{{}, {1}, left_out};
+  for (std::int64_t i = 0; i < length; ++i) {
+    const TaskId task = builder.add_fixed(0, SimTime{5});
+    builder.allocate_at_start(task, {0, 0, 3});
+    loop.ends.push_back(task);
+  }
+  made.graph = std::move(builder).build(made.machine);
+  made.loops.push_back(std::move(loop));
+  return made;
+}
+
+Timeline run(const Chain& chain) {
+  return replay(chain.graph, chain.machine, chain.loops);
+}
+
+std::optional<std::uint64_t> possible_without(const Chain& chain) {
+  try {
+    static_cast<void>(run(chain));
+  } catch (const NoRecurrence& none) {
+    CHECK(none.loop() == 0);
+    CHECK(none.what() == std::string("the schedule does not repeat"));
+    return none.possible();
+  }
+  return std::nullopt;
+}
+
+// The example of recurrence.hpp. The second task starts because its lane is free, the first
+// from the beginning: the states after them differ in that alone, so the third end is the
+// first one that recurs.
+TEST_CASE("A thousand equal tasks are six and a skip") {
+  const Timeline timeline = run(chain(6, 994, PoolMode::record, 0));
+  CHECK(timeline.makespan == SimTime{5000});
+  CHECK(timeline.final_bytes == std::vector<std::int64_t>{3000});
+  REQUIRE(timeline.peaks.size() == 1);
+  CHECK(timeline.peaks[0].bytes == 3000);
+  CHECK(timeline.peaks[0].time == SimTime{4995});
+  CHECK(timeline.peaks[0].task == 5);
+  REQUIRE(timeline.repeats.size() == 1);
+  CHECK(timeline.repeats[0].times == 994);
+  CHECK(timeline.repeats[0].period == SimTime{5});
+}
+
+TEST_CASE("Tasks of a repeated part count as often as they ran") {
+  const Chain made = chain(6, 10, PoolMode::record, 0);
+  const Timeline timeline = run(made);
+  const RunCounts runs(made.graph, timeline);
+  std::int64_t all = 0;
+  for (TaskId task = 0; task < 6; ++task) {
+    all += runs.of(task);
+  }
+  CHECK(all == 16);
+  const RunCounts once(made.graph, replay(made.graph, made.machine));
+  CHECK(once.of(0) == 1);
+}
+
+// 16 tasks need 48 bytes: with 48 the last skipped one, the 12th, surely fits.
+TEST_CASE("A stalling pool that surely has room is skipped over") {
+  const Timeline timeline = run(chain(6, 10, PoolMode::stall, 48));
+  CHECK(timeline.final_bytes == std::vector<std::int64_t>{48});
+  CHECK(timeline.repeats.size() == 1);
+}
+
+// 20 tasks of 3 bytes are too many for 40 bytes: 13 of them fit. As far as the
+// skipped ones surely fit, so many may be left out; then the replay would go on and find
+// the deadlock itself.
+TEST_CASE("Nothing is skipped past the point where a pool could be full") {
+  const std::optional<std::uint64_t> possible = possible_without(chain(6, 14, PoolMode::stall, 40));
+  REQUIRE(possible.has_value());
+  CHECK(*possible > 0);
+  CHECK(*possible <= 13);
+  Chain shorter = chain(20 - static_cast<std::int64_t>(*possible), *possible, PoolMode::stall, 40);
+  CHECK_THROWS_AS(static_cast<void>(run(shorter)), Deadlock);
+}
+
+TEST_CASE("A loop whose tasks differ is not folded") {
+  Chain made = chain(6, 10, PoolMode::record, 0);
+  for (TaskId task = 0; task < 6; ++task) {
+    made.graph.fixed_time[task] += SimTime{task * task};
+  }
+  CHECK(possible_without(made) == std::optional<std::uint64_t>(0));
+}
+
+// A period of two: 5 and 7 ps in turn. An odd number of iterations cannot be left out.
+TEST_CASE("The period may be two iterations, if it divides what is left out") {
+  for (const std::uint64_t left_out : {10U, 11U}) {
+    Chain made = chain(8, left_out, PoolMode::record, 0);
+    for (TaskId task = 0; task < 8; task += 2) {
+      made.graph.fixed_time[task] = SimTime{7};
+    }
+    if (left_out == 10) {
+      CHECK(run(made).makespan == SimTime{9 * 12});
+      CHECK(run(made).repeats.at(0).times == 5);
+    } else {
+      CHECK(possible_without(made) == std::optional<std::uint64_t>(0));
+    }
+  }
+}
+
+TEST_CASE("Time that would pass 53 days is refused when it is skipped") {
+  const Chain made = chain(6, std::uint64_t{1} << 61U, PoolMode::record, 0);
+  CHECK_THROWS_WITH_AS(static_cast<void>(run(made)), "the simulated time exceeds 2^62 ps (53 days)",
+                       std::overflow_error);
+}
+
+TEST_CASE("Bytes that would pass 2^63 are refused when they are skipped") {
+  Chain made = chain(6, std::uint64_t{1} << 60U, PoolMode::record, 0);
+  for (MemoryChange& change : made.graph.allocations) {
+    change.bytes = 1'000;
+  }
+  for (SimTime& time : made.graph.fixed_time) {
+    time = SimTime{1};
+  }
+  CHECK_THROWS_WITH_AS(static_cast<void>(run(made)), "pool 'memory' holds more than 2^63 bytes",
+                       std::overflow_error);
+}
+
+} // namespace
+} // namespace spillway::test
