@@ -1,32 +1,37 @@
 #include "results/simulate.hpp"
 
+#include "results/variation.hpp"
 #include "sim/lower/clock.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
 #include <optional>
 #include <set>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 namespace spillway {
 namespace {
 
-// One re-run of the band: a coefficient, or one product shape, at an end of its range.
-struct Variation {
-  std::string name;
-  std::size_t coefficient = 0; // index into Device::coefficients()
-  std::optional<ProductShape> shape;
-};
+// The band's re-runs: every coefficient that has a range, or one product shape, at its
+// low and then at its high value.
+void add_ends(std::vector<Variation>& variations, const std::string& name, std::size_t coefficient,
+              const Coefficient& varied, const std::optional<ProductShape>& shape) {
+  for (const double value : {varied.low, varied.high}) {
+    if (shape) {
+      variations.push_back({name, [](Device&) {}, shape, value / varied.value});
+    } else {
+      variations.push_back(
+          {name, [coefficient, value](Device& d) { d.coefficients()[coefficient]->value = value; },
+           std::nullopt, 1});
+    }
+  }
+}
 
-std::vector<Variation> variations_of(const Scenario& scenario, const Lowered& lowered) {
+std::vector<Variation> band_variations(const Scenario& scenario, const Lowered& lowered) {
   std::vector<Variation> variations;
   const std::vector<const Coefficient*> all = scenario.device.coefficients();
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -35,7 +40,7 @@ std::vector<Variation> variations_of(const Scenario& scenario, const Lowered& lo
     }
     const std::string name = "hardware." + all[i]->path;
     if (all[i] != &scenario.device.shape_factor) {
-      variations.push_back({name, i, std::nullopt});
+      add_ends(variations, name, i, *all[i], std::nullopt);
       continue;
     }
     // The table's error at one shape says nothing about another: one at a time.
@@ -46,79 +51,10 @@ std::vector<Variation> variations_of(const Scenario& scenario, const Lowered& lo
       }
     }
     for (const ProductShape& shape : shapes) {
-      variations.push_back({name + " of " + shape_name(shape), i, shape});
+      add_ends(variations, name + " of " + shape_name(shape), i, *all[i], shape);
     }
   }
   return variations;
-}
-
-double step_time(const Scenario& scenario, const Variation& variation, bool high,
-                 const Simulation& usual_run, const RateCache& warm, Lowered& lowered) {
-  const RunResult& expected = usual_run.result;
-  Device device = scenario.device;
-  Coefficient& varied = *device.coefficients()[variation.coefficient];
-  const double value = high ? varied.high : varied.low;
-  RateCache cache = warm; // look-ups do not depend on coefficients
-  CostModel cost(device, scenario.parallel.gpus, cache);
-  if (variation.shape) {
-    cost.vary_shape(*variation.shape, value / varied.value);
-  } else {
-    varied.value = value;
-  }
-  // A coefficient that moves no price of this step needs no replay.
-  cost.set_speed(expected.clock_speed);
-  const bool of_clock = variation.name.starts_with("hardware.gpu.clock.");
-  if (!price(scenario, cost, lowered) && !of_clock) {
-    return expected.step_time_s;
-  }
-  Timeline timeline;
-  try {
-    double speed = expected.clock_speed;
-    timeline = replay_balanced(scenario, cost, lowered, speed);
-  } catch (const NoRecurrence&) { // with these prices the step does not repeat itself
-    timeline = run_step(scenario, usual_run.plan, cost, cache, Folding::off).timeline;
-  }
-  // Back to the expected prices.
-  CostModel usual(scenario.device, scenario.parallel.gpus, cache);
-  usual.set_speed(expected.clock_speed);
-  static_cast<void>(price(scenario, usual, lowered));
-  return to_seconds(timeline.makespan).count();
-}
-
-// Runs jobs 0 .. count-1 on a few threads, each with a state of its own; results
-// are indexed, so the order in which jobs finish does not matter.
-template <class MakeState, class Job>
-void run_jobs(std::size_t count, unsigned threads, const MakeState& make_state, const Job& job) {
-  std::atomic<std::size_t> next{0};
-  std::exception_ptr failure;
-  std::atomic<bool> failed{false};
-  const auto work = [&] {
-    try {
-      auto state = make_state();
-      for (std::size_t i = next++; i < count && !failed; i = next++) {
-        job(i, state);
-      }
-    } catch (...) {
-      if (!failed.exchange(true)) {
-        failure = std::current_exception();
-      }
-    }
-  };
-  std::vector<std::thread> pool;
-  try {
-    for (std::size_t t = 1; t < std::min<std::size_t>(threads, count); ++t) {
-      pool.emplace_back(work);
-    }
-  } catch (const std::system_error&) {
-    // No more threads to be had: those that there are do the work.
-  }
-  work();
-  for (std::thread& thread : pool) {
-    thread.join();
-  }
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
 }
 
 } // namespace
@@ -146,21 +82,13 @@ Simulation simulate_with_band(const Scenario& scenario, const PolicySpec& policy
                               unsigned threads, Folding folding) {
   Simulation run = simulate(scenario, policy, cache, folding);
   RunResult& r = run.result;
-  const std::vector<Variation> variations = variations_of(scenario, run.lowered);
-  std::vector<double> times(2 * variations.size());
-  // Each thread has a copy of the step: long ones get fewer.
-  const std::size_t tasks = std::max<std::size_t>(1, run.lowered.graph.task_count());
-  const auto affordable = static_cast<unsigned>(std::max<std::size_t>(1, 4'000'000 / tasks));
-  run_jobs(
-      times.size(), std::min(threads, affordable), [&] { return run.lowered; },
-      [&](std::size_t job, Lowered& lowered) {
-        times[job] = step_time(scenario, variations[job / 2], job % 2 == 1, run, cache, lowered);
-      });
+  const std::vector<Variation> variations = band_variations(scenario, run.lowered);
+  const std::vector<SimTime> times = step_times(scenario, run, variations, cache, threads);
   double below = 0;
   double above = 0;
-  for (std::size_t i = 0; i < variations.size(); ++i) {
-    const double at_low = times[2 * i];
-    const double at_high = times[2 * i + 1];
+  for (std::size_t i = 0; i < times.size(); i += 2) {
+    const double at_low = to_seconds(times[i]).count();
+    const double at_high = to_seconds(times[i + 1]).count();
     r.sensitivities.push_back({variations[i].name, at_low, at_high});
     const double down = std::min({0.0, at_low - r.step_time_s, at_high - r.step_time_s});
     const double up = std::max({0.0, at_low - r.step_time_s, at_high - r.step_time_s});

@@ -62,11 +62,12 @@ LeftOut foldable(const Scenario& scenario) {
 }
 
 StepRun run_step(const Scenario& scenario, const Plan& plan, CostModel& cost, RateCache& cache,
-                 Folding folding) {
+                 Folding folding, double speed) {
   LeftOut left_out = folding == Folding::off ? LeftOut{} : foldable(scenario);
   for (;;) {
     check_length(scenario, left_out, folding);
     StepRun run;
+    run.clock_speed = speed;
     run.lowered = lower(scenario, plan, cache, left_out);
     try {
       run.timeline = replay_balanced(scenario, cost, run.lowered, run.clock_speed);

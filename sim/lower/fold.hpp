@@ -22,10 +22,10 @@ struct StepRun {
   double clock_speed = 1;
 };
 
-// Lowers and replays with the prices of `cost`. Throws InputError when a step that must be
-// replayed in full is too long for that.
+// Lowers and replays with the prices of `cost`; a clock rule is solved from `speed` on.
+// Throws InputError when a step that must be replayed in full is too long for that.
 [[nodiscard]] StepRun run_step(const Scenario& scenario, const Plan& plan, CostModel& cost,
-                               RateCache& cache, Folding folding);
+                               RateCache& cache, Folding folding, double speed = 1);
 
 // What a graph may leave out of this step: enough is kept for copies that run layers ahead
 // and for the state to settle, and recurrences of up to two iterations are found.
