@@ -1,0 +1,83 @@
+// Slack on random graphs: never negative, none on the critical sequence, and, where every
+// task takes a fixed time, exactly what a re-run with a longer task says.
+#include "sim/analysis/explain.hpp"
+#include "sim/analysis/slack.hpp"
+#include "sim/engine/engine.hpp"
+#include "tests/support/random_graph.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace spillway::test {
+namespace {
+
+std::optional<Timeline> replay_of(const RandomCase& made) {
+  try {
+    return replay(made.graph, made.machine);
+  } catch (const Deadlock&) {
+    return std::nullopt;
+  }
+}
+
+// The same graph without flows, and nothing waits for memory.
+RandomCase only_fixed(RandomCase made) {
+  std::fill(made.graph.work.begin(), made.graph.work.end(), 0.0);
+  std::fill(made.graph.route.begin(), made.graph.route.end(), no_id);
+  for (Pool& pool : made.machine.pools) {
+    pool.mode = PoolMode::record;
+  }
+  return made;
+}
+
+SimTime makespan_with(RandomCase made, TaskId longer, SimTime by) {
+  made.graph.fixed_time[longer] += by;
+  return replay(made.graph, made.machine).makespan;
+}
+
+} // namespace
+
+TEST_CASE("Slack is never negative, and zero on the critical sequence") {
+  std::uint64_t seen = 0;
+  std::uint64_t with_memory_cause = 0;
+  for (std::uint64_t seed = 0; seed < 5'000; ++seed) {
+    const RandomCase made = random_case(seed);
+    const std::optional<Timeline> timeline = replay_of(made);
+    if (!timeline) {
+      continue;
+    }
+    ++seen;
+    const std::vector<SimTime> slack = slack_of(made.graph, *timeline);
+    REQUIRE(slack.size() == made.graph.task_count());
+    INFO("seed ", seed);
+    CHECK(std::all_of(slack.begin(), slack.end(), [](SimTime s) { return s >= SimTime{0}; }));
+    for (const TaskId task : critical_sequence(made.graph, *timeline)) {
+      CHECK(slack[task] == SimTime{0});
+      with_memory_cause += timeline->cause[task] == Cause::memory ? 1U : 0U;
+    }
+  }
+  CHECK(seen > 2'000); // the others are short of memory
+  CHECK(with_memory_cause > 100);
+}
+
+TEST_CASE("Delayed by its slack a task does not lengthen the run, by 1 ps more it does") {
+  std::uint64_t with_room = 0;
+  for (std::uint64_t seed = 0; seed < 1'500; ++seed) {
+    const RandomCase made = only_fixed(random_case(seed));
+    const Timeline timeline = replay(made.graph, made.machine);
+    const std::vector<SimTime> slack = slack_of(made.graph, timeline);
+    for (TaskId task = 0; task < made.graph.task_count(); ++task) {
+      INFO("seed ", seed, ", task ", task);
+      with_room += slack[task] > SimTime{0} ? 1U : 0U;
+      CHECK(makespan_with(made, task, slack[task]) == timeline.makespan);
+      CHECK(makespan_with(made, task, slack[task] + SimTime{1}) == timeline.makespan + SimTime{1});
+    }
+  }
+  CHECK(with_room > 5'000);
+}
+
+} // namespace spillway::test
