@@ -1,5 +1,6 @@
 #include "results/explanation.hpp"
 #include "results/report_text.hpp"
+#include "results/task_report.hpp"
 #include "results/write.hpp"
 #include "sim/cli/commands.hpp"
 #include "sim/cli/options.hpp"
@@ -37,6 +38,30 @@ const PolicySpec& one_policy(const Scenario& scenario, const CommonOptions& opti
   return *policies.front();
 }
 
+void explain_step(const Scenario& scenario, const Simulation& run, const RateCache& cache,
+                  const CommonOptions& options) {
+  Explanation explanation = explain(run);
+  explanation.faster = what_if_faster(scenario, run, cache, options.faster, thread_count(options));
+  if (!options.json.empty()) {
+    write_output(options.json, explanation_json(run, explanation));
+  }
+  if (options.prints_text()) {
+    write_output(
+        "-", explanation_text(scenario, run, explanation, static_cast<std::size_t>(options.top)));
+  }
+}
+
+void explain_task(const Simulation& run, const CommonOptions& options) {
+  const TaskReport report = report_task(
+      run, find_task(run.lowered, run.timeline, options.task, options.rank, options.occurrence));
+  if (!options.json.empty()) {
+    write_output(options.json, task_json(run.result, report));
+  }
+  if (options.prints_text()) {
+    write_output("-", task_text(run.result, report, static_cast<std::size_t>(options.top)));
+  }
+}
+
 } // namespace
 
 ExitCode run_run(const std::vector<std::string>& arguments) {
@@ -65,21 +90,18 @@ ExitCode run_run(const std::vector<std::string>& arguments) {
 
 ExitCode run_explain(const std::vector<std::string>& arguments) {
   const CommonOptions options = parse_options(
-      "explain", arguments, {.scenario = true, .json = true, .top = true, .max_positional = 1});
+      "explain", arguments,
+      {.scenario = true, .json = true, .top = true, .explanation = true, .max_positional = 1});
   if (options.help) {
     return ExitCode::done;
   }
   const Scenario scenario = load_from(options);
   RateCache cache;
-  const Simulation run =
-      simulate(scenario, one_policy(scenario, options, "explain"), cache, options.folding());
-  const Explanation explanation = explain(run);
-  if (!options.json.empty()) {
-    write_output(options.json, explanation_json(run, explanation));
-  }
-  if (options.prints_text()) {
-    write_output(
-        "-", explanation_text(scenario, run, explanation, static_cast<std::size_t>(options.top)));
+  const Simulation run = simulate(scenario, one_policy(scenario, options, "explain"), cache, options.folding());
+  if (options.task.empty()) {
+    explain_step(scenario, run, cache, options);
+  } else {
+    explain_task(run, options);
   }
   return ExitCode::done;
 }

@@ -50,6 +50,17 @@ po::options_description describe(const OptionSet& set, CommonOptions& out) {
     add("top", po::value(&out.top)->value_name("N")->default_value(15),
         "lines per section of the report");
   }
+  if (set.explanation) {
+    add("faster", po::value(&out.faster)->value_name("PERCENT")->default_value(10),
+        "say what the step would take with one resource so much faster, each in turn");
+    add("task", po::value(&out.task)->value_name("TEXT"),
+        "explain one task instead of the step, e.g. 'd attention in layer 12 (moe)'");
+    add("rank", po::value(&out.rank)->value_name("N")->default_value(0),
+        "GPU of the task, where several are simulated");
+    add("occurrence", po::value(&out.occurrence)->value_name("N")->default_value(1),
+        "which of the task's occurrences in a step, e.g. another micro-batch");
+    add("jobs", po::value(&out.jobs)->value_name("N"), "threads (default: one per processor)");
+  }
   if (set.cases) {
     add("cases", po::value(&out.cases)->value_name("DIR"),
         "case files of this folder instead of the committed ones");
@@ -122,6 +133,25 @@ void check_none_empty(const po::variables_map& values) {
   }
 }
 
+// Of explain: what belongs together, and what cannot be answered together.
+void check_explanation(const CommonOptions& options, const po::variables_map& values) {
+  const auto given = [&](const char* name) {
+    return values.count(name) > 0 && !values[name].defaulted();
+  };
+  if (options.faster < 1 || options.faster > 1000) {
+    throw InputError(fmt::format("--faster must be between 1 and 1000, not {}", options.faster));
+  }
+  for (const char* name : {"rank", "occurrence"}) {
+    if (given(name) && !given("task")) {
+      throw InputError(fmt::format("--{} belongs to --task, which is missing", name));
+    }
+  }
+  if (given("faster") && given("task")) {
+    throw InputError("--faster is about the whole step, --task about one task of it",
+                     "ask for one of them");
+  }
+}
+
 } // namespace
 
 CommonOptions parse_options(const std::string& command, const std::vector<std::string>& arguments,
@@ -172,6 +202,7 @@ CommonOptions parse_options(const std::string& command, const std::vector<std::s
   if (out.top < 1) {
     throw InputError(fmt::format("--top must be at least 1, not {}", out.top));
   }
+  check_explanation(out, values);
   if (out.json == "-" && out.csv == "-") {
     throw InputError("--json and --csv cannot both go to standard output");
   }

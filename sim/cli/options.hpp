@@ -26,7 +26,10 @@ struct CommonOptions {
   std::optional<std::int64_t> step;
   std::string catalog;
   std::int64_t top = 15;
-  std::int64_t jobs = 0; // 0: one thread per processor
+  std::int64_t faster = 10;              // percent, of explain
+  std::string task;                      // of explain; empty: the whole step
+  std::int64_t rank = 0, occurrence = 1; // of the task
+  std::int64_t jobs = 0;                 // 0: one thread per processor
   bool no_band = false;
   bool no_fold = false;
   bool quiet = false;
@@ -45,6 +48,7 @@ struct OptionSet {
   bool csv = false;
   bool axis = false; // --axis, --base
   bool top = false;
+  bool explanation = false; // --jobs, --faster, --task, --rank, --occurrence
   bool cases = false;
   bool calibration = false; // --output, --name, --base, --tables, --source, --quiet
   std::size_t max_positional = 0;

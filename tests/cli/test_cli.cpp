@@ -29,7 +29,8 @@ const std::map<std::string, std::vector<std::string>> options_of{
      {"--help", "--catalog", "--set", "--policy", "--no-fold", "--quiet", "--jobs", "--no-band",
       "--json", "--csv", "--axis", "--base"}},
     {"explain",
-     {"--help", "--catalog", "--set", "--policy", "--no-fold", "--quiet", "--json", "--top"}},
+     {"--help", "--catalog", "--set", "--policy", "--no-fold", "--quiet", "--json", "--top",
+      "--faster", "--task", "--rank", "--occurrence", "--jobs"}},
     {"validate",
      {"--help", "--catalog", "--json", "--cases", "--profiles", "--hardware", "--framework",
       "--against", "--record", "--step", "--trace-format"}},
@@ -117,7 +118,9 @@ TEST_CASE("Numbers of options are read strictly") {
   for (const std::string wrong : {"x", "", "1.5", "-1", "99999999999999999999"}) {
     INFO(wrong);
     check_refused_with(run_quickly + Arguments{"--jobs=" + wrong}, "--jobs");
-    check_refused_with({"explain", gb200, "--policy", "offload", "--top=" + wrong}, "--top");
+    for (const std::string option : {"--top", "--jobs", "--faster"}) {
+      check_refused_with({"explain", gb200, "--policy", "offload", option + "=" + wrong}, option);
+    }
   }
 }
 

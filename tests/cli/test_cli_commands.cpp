@@ -1,4 +1,4 @@
-// compare, explain, validate, catalog and fields of the built program.
+// compare, validate, catalog and fields of the built program.
 #include "tests/cli/cli.hpp"
 #include "tests/support/reports.hpp"
 
@@ -22,7 +22,6 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 const Arguments compare_quickly{"compare", gb200, "--no-band"};
-const Arguments explain_offload{"explain", gb200, "--policy", "offload"};
 
 std::vector<std::string> policies_of(const ProgramResult& result) {
   std::vector<std::string> policies;
@@ -171,53 +170,6 @@ TEST_CASE("A published value must name a field of a result, whatever the command
     check_refused_with(arguments + Arguments{"--set", "published={nope: {source: a}}"},
                        "error: 'published' names the unknown policy 'nope'\n");
   }
-}
-
-// ---- explain ----
-
-TEST_CASE("explain names the CPU's memory, which two GPUs share while they offload") {
-  const ProgramResult result = ask(explain_offload);
-  CHECK(result.exit_code == 0);
-  CHECK(result.out.starts_with("deepseek-v3-gb200, policy offload: "));
-  CHECK(contains(result.out, "\nWhat sharing costs: 2 GPUs use one CPU's memory\n"));
-  CHECK(contains(result.out, "x store query_proj: "));
-  CHECK(contains(result.out, "held back by CPU memory\n"));
-  // Recomputing copies nothing, so that nothing is shared.
-  CHECK_FALSE(contains(ask({"explain", gb200, "--policy", "remat"}).out, "CPU memory"));
-}
-
-TEST_CASE("explain --top bounds the lines of a section") {
-  const auto sharing = [](const std::string& top) {
-    std::size_t count = 0;
-    for (const std::string& line : lines_of(ask(explain_offload + Arguments{"--top", top}).out)) {
-      count += contains(line, ", held back by ") ? 1U : 0U;
-    }
-    return count;
-  };
-  CHECK(sharing("1") == 1);
-  CHECK(sharing("2") == 2);
-  CHECK(sharing("0") == 0);
-  CHECK(sharing("100") > 2);
-}
-
-TEST_CASE("explain --json explains the step of run --json") {
-  const Json json = Json::parse(ask(explain_offload + Arguments{"--json", "-"}).out);
-  const Json run =
-      Json::parse(ask({"run", gb200, "--policy", "offload", "--no-band", "--json", "-"}).out);
-  CHECK(json["scenario"] == gb200);
-  CHECK(json["policy"] == "offload");
-  CHECK(json["step_time_s"] == run["step_time_s"]);
-  // The tasks of the critical sequence follow each other without a gap, so that
-  // they fill the step.
-  double seconds = 0;
-  std::int64_t tasks = 0;
-  for (const Json& line : json["critical"]) {
-    seconds += line["seconds"].get<double>();
-    tasks += line["count"].get<std::int64_t>();
-  }
-  CHECK(tasks == json["critical_tasks"].get<std::int64_t>());
-  CHECK(std::abs(seconds - json["step_time_s"].get<double>()) < 1e-6);
-  CHECK(json["sharing"].size() > 0);
 }
 
 // ---- validate ----

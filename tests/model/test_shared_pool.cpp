@@ -116,10 +116,13 @@ TEST_CASE("The explanation says what sharing cost and which resource held it bac
   for (const SharingGroup* group : {&reloads, &stores}) {
     CHECK(group->resource == "CPU memory");
     CHECK(group->count == 3);
-    CHECK(group->seconds == doctest::Approx(3 * to_seconds(copy_time(180e9)).count()));
+    CHECK(to_seconds(group->time).count() ==
+          doctest::Approx(3 * to_seconds(copy_time(180e9)).count()));
   }
-  CHECK(stores.seconds_alone == doctest::Approx(3 * to_seconds(copy_time(193e9)).count()));
-  CHECK(reloads.seconds_alone == doctest::Approx(3 * to_seconds(copy_time(201e9)).count()));
+  CHECK(to_seconds(stores.time_alone).count() ==
+        doctest::Approx(3 * to_seconds(copy_time(193e9)).count()));
+  CHECK(to_seconds(reloads.time_alone).count() ==
+        doctest::Approx(3 * to_seconds(copy_time(201e9)).count()));
   // 5 us + 134217728 B / 180 GB/s = 750.7 us and so on.
   const std::string text = explanation_text(scenario_on(2), simulation, explanation, 10);
   CAPTURE(text);

@@ -1,7 +1,9 @@
-// Slack on random graphs: never negative, none on the critical sequence, and, where every
-// task takes a fixed time, exactly what a re-run with a longer task says.
+// Random graphs. Slack: never negative, none on the critical sequence, and, where every
+// task takes a fixed time, exactly what a re-run with a longer task says. Waits: each
+// instant of a gap belongs to one task.
 #include "sim/analysis/explain.hpp"
 #include "sim/analysis/slack.hpp"
+#include "sim/analysis/waiting.hpp"
 #include "sim/engine/engine.hpp"
 #include "tests/support/random_graph.hpp"
 
@@ -78,6 +80,36 @@ TEST_CASE("Delayed by its slack a task does not lengthen the run, by 1 ps more i
     }
   }
   CHECK(with_room > 5'000);
+}
+
+TEST_CASE("The gaps of a lane are shared out to the tasks it waited for, and nothing else is") {
+  std::uint64_t gaps_seen = 0;
+  for (std::uint64_t seed = 0; seed < 5'000; ++seed) {
+    const RandomCase made = random_case(seed);
+    const std::optional<Timeline> timeline = replay_of(made);
+    if (!timeline) {
+      continue;
+    }
+    for (LaneId lane = 0; lane < made.machine.lanes.size(); ++lane) {
+      INFO("seed ", seed, ", lane ", lane);
+      SimTime gaps{0};
+      for (const LaneGap& gap : gaps_of(made.graph, *timeline, lane)) {
+        gaps += gap.length;
+        ++gaps_seen;
+      }
+      const std::vector<SimTime> waited = waited_for(made.graph, *timeline, lane);
+      SimTime sum{0};
+      for (TaskId task = 0; task < waited.size(); ++task) {
+        sum += waited[task];
+        CHECK(waited[task] <= timeline->end[task] - timeline->start[task]);
+      }
+      CHECK(sum == gaps);
+      for (const TaskId own : made.graph.tasks_of(lane)) {
+        CHECK(waited[own] == SimTime{0});
+      }
+    }
+  }
+  CHECK(gaps_seen > 10'000);
 }
 
 } // namespace spillway::test

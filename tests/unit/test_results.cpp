@@ -363,7 +363,7 @@ policies:
   bool for_reload = false;
   for (const WaitGroup& wait : explanation.waits) {
     CHECK(wait.bin == TimeBin::exposed_offload);
-    waited += wait.seconds;
+    waited += to_seconds(wait.time).count();
     if (wait.before == "attention") {
       CHECK(wait.cause == "reload query_proj");
       CHECK(wait.count == 2);
@@ -382,7 +382,7 @@ policies:
   // The critical sequence has no gap: its groups sum to the step.
   double critical = 0;
   for (const CriticalGroup& group : explanation.critical) {
-    critical += group.seconds;
+    critical += to_seconds(group.time).count();
   }
   CHECK(critical == doctest::Approx(simulation.result.step_time_s));
   const Json json = Json::parse(explanation_json(simulation, explanation));
