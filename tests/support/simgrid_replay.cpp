@@ -2,13 +2,13 @@
 
 #include "sim/base/units.hpp"
 #include "tests/support/child_process.hpp"
+#include "tests/support/processor_time.hpp"
 
 #include <fmt/format.h>
 #include <simgrid/s4u.hpp>
 #include <xbt/log.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -264,10 +264,6 @@ struct Totals {
   std::size_t activities = 0;
 };
 
-[[nodiscard]] double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 void configure_simgrid() {
   xbt_log_control_set("root.thresh:warning");
   // The plain model: no protocol, no reverse traffic, no window.
@@ -287,7 +283,7 @@ void configure_simgrid() {
   const s4u::Engine engine(&argument_count, arguments);
   configure_simgrid();
 
-  auto begin = std::chrono::steady_clock::now();
+  double begin = processor_seconds();
   s4u::NetZone* const root = s4u::create_empty_zone("root");
   std::vector<std::unique_ptr<GraphReplay>> graphs;
   for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -299,14 +295,14 @@ void configure_simgrid() {
     const Started* const started = activity.get_data<Started>();
     started->graph->proceed(started->task);
   });
-  totals.setup_seconds = seconds_since(begin);
+  totals.setup_seconds = processor_seconds() - begin;
 
-  begin = std::chrono::steady_clock::now();
+  begin = processor_seconds();
   for (const std::unique_ptr<GraphReplay>& graph : graphs) {
     graph->start();
   }
   engine.run();
-  totals.run_seconds = seconds_since(begin);
+  totals.run_seconds = processor_seconds() - begin;
   for (const std::unique_ptr<GraphReplay>& graph : graphs) {
     totals.activities += graph->activities();
   }

@@ -34,8 +34,8 @@ struct SimgridCase {
 
 struct SimgridResult {
   std::vector<std::vector<double>> ends; // seconds, per case and task
-  double setup_seconds = 0;              // the platform
-  double run_seconds = 0;                // first activity to last, as the clock on the wall has it
+  double setup_seconds = 0;              // of processor time: the platform
+  double run_seconds = 0;                // of processor time: first activity to last
   std::size_t activities = 0;            // two for a flow with a latency, else one a task
   std::size_t peak_bytes = 0;            // of the process
 };
