@@ -115,7 +115,7 @@ Explanation explain(const Simulation& run) {
   explain_critical(run, explanation);
   explain_waits(run, explanation);
   explanation.exposure = exposure_of(run.lowered, run.timeline);
-  explanation.room = room_of(run.lowered, run.timeline, slack_of(run.lowered.graph, run.timeline));
+  explanation.room = room_of(run.lowered, run.timeline, Slack(run.lowered.graph, run.timeline));
   explain_sharing(run, explanation);
   return explanation;
 }

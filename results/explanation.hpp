@@ -71,7 +71,7 @@ struct Explanation {
   std::optional<WhatIf> faster;  // when it was asked for
 };
 
-// All but `faster`.
+// All but `faster`. The graph of `run` holds every layer (Folding::micro_batches or off).
 [[nodiscard]] Explanation explain(const Simulation& run);
 
 // Time of the critical sequence by class, most first.

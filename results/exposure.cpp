@@ -2,6 +2,7 @@
 
 #include "results/explanation_words.hpp"
 #include "sim/analysis/waiting.hpp"
+#include "sim/engine/repeats.hpp"
 
 #include <algorithm>
 #include <map>
@@ -12,6 +13,7 @@ namespace spillway {
 std::vector<ExposureGroup> exposure_of(const Lowered& lowered, const Timeline& timeline) {
   const LaneId compute = lowered.lanes.front().compute;
   const std::vector<SimTime> waited = waited_for(lowered.graph, timeline, compute);
+  const RunCounts runs(lowered.graph, timeline);
   std::map<std::pair<std::string, std::string>, ExposureGroup> groups;
   for (TaskId task = 0; task < lowered.tasks.size(); ++task) {
     const TaskInfo& info = lowered.tasks[task];
@@ -22,8 +24,8 @@ std::vector<ExposureGroup> exposure_of(const Lowered& lowered, const Timeline& t
     ExposureGroup& group = groups[{class_of(info), lowered.labels[info.label]}];
     group.what = lowered.labels[info.label];
     group.phase = class_of(info);
-    ++group.count;
-    const SimTime took = timeline.end[task] - timeline.start[task];
+    group.count += runs.of(task);
+    const SimTime took = (timeline.end[task] - timeline.start[task]) * runs.of(task);
     group.time += took;
     group.exposed += lowered.graph.lane[task] == compute ? took : waited[task];
   }

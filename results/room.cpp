@@ -9,21 +9,21 @@
 namespace spillway {
 namespace {
 
-void add(RoomGroup& group, SimTime took, SimTime slack) {
-  ++group.count;
+void add(RoomGroup& group, SimTime took, SimTime slack, std::int64_t runs) {
+  group.count += runs;
   if (slack <= SimTime{0}) {
     return;
   }
   group.least = group.with_room == 0 ? slack : std::min(group.least, slack);
   group.most = std::max(group.most, slack);
-  group.time += took;
-  ++group.with_room;
+  group.time += took * runs;
+  group.with_room += runs;
 }
 
 } // namespace
 
 std::vector<RoomGroup> room_of(const Lowered& lowered, const Timeline& timeline,
-                               const std::vector<SimTime>& slack) {
+                               const Slack& slack) {
   const LaneId compute = lowered.lanes.front().compute;
   std::map<std::pair<std::string, std::string>, RoomGroup> groups;
   for (TaskId task = 0; task < lowered.tasks.size(); ++task) {
@@ -35,7 +35,7 @@ std::vector<RoomGroup> room_of(const Lowered& lowered, const Timeline& timeline,
     RoomGroup& group = groups[{class_of(info), lowered.labels[info.label]}];
     group.what = lowered.labels[info.label];
     group.phase = class_of(info);
-    add(group, took, slack[task]);
+    slack.each_run(task, [&](SimTime room, std::int64_t runs) { add(group, took, room, runs); });
   }
   std::vector<RoomGroup> list;
   for (auto& [key, group] : groups) {

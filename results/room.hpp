@@ -3,6 +3,7 @@
 #pragma once
 
 #include "results/simulate.hpp"
+#include "sim/analysis/slack.hpp"
 
 #include <string>
 #include <vector>
@@ -22,8 +23,8 @@ struct RoomGroup {
 };
 
 // Least room first; operations that take no time and groups without any room are left
-// out. `slack`: by task.
+// out.
 [[nodiscard]] std::vector<RoomGroup> room_of(const Lowered& lowered, const Timeline& timeline,
-                                             const std::vector<SimTime>& slack);
+                                             const Slack& slack);
 
 } // namespace spillway

@@ -15,8 +15,9 @@ namespace {
 constexpr std::size_t longest_chain = 6;
 
 TaskLine line_of(const Simulation& run, TaskId task) {
-  return {run.lowered.describe(task), run.lowered.machine.lanes[run.lowered.graph.lane[task]].name,
-          run.timeline.start[task], run.timeline.end[task], run.timeline.cause[task]};
+  return {run.lowered.describe(task, run.timeline),
+          run.lowered.machine.lanes[run.lowered.graph.lane[task]].name, run.timeline.start[task],
+          run.timeline.end[task], run.timeline.cause[task]};
 }
 
 // Neighbours on the lane; no_id at its ends.
@@ -167,9 +168,10 @@ TaskReport report_task(const Simulation& run, const FoundTask& found) {
   report.ready = timeline.ready[task];
   report.start = line.start;
   report.end = line.end;
-  report.slack = slack_of(lowered.graph, timeline)[task];
-  const std::vector<TaskId> sequence = critical_sequence(lowered.graph, timeline);
-  report.critical = std::find(sequence.begin(), sequence.end(), task) != sequence.end();
+  report.slack = Slack(lowered.graph, timeline).of(task);
+  const std::vector<CriticalTask> sequence = critical_sequence(lowered.graph, timeline);
+  report.critical = std::any_of(sequence.begin(), sequence.end(),
+                                [&](const CriticalTask& one) { return one.task == task; });
   report.cause = line.cause;
   if (line.cause == Cause::memory) {
     report.cause_pool = lowered.machine.pools[timeline.cause_pool[task]].name;

@@ -16,9 +16,9 @@ struct FoundTask {
   std::int64_t occurrences = 1;
 };
 
-// The task of a GPU that `text` names: its description (Lowered::describe), with or without
-// the kind of its layer, or a part that only one description has. InputError for an unknown
-// or ambiguous text, a GPU that is not simulated, an occurrence that there is not.
+// Of an unfolded run: the task of a GPU that `text` names: its description (Lowered::describe),
+// with or without the kind of its layer, or a part that only one description has. InputError for an
+// unknown or ambiguous text, a GPU that is not simulated, an occurrence that there is not.
 [[nodiscard]] FoundTask find_task(const Lowered& lowered, const Timeline& timeline,
                                   const std::string& text, std::int64_t rank,
                                   std::int64_t occurrence);

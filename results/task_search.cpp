@@ -18,7 +18,8 @@ struct NamedTasks {
   std::vector<TaskId> tasks;
 };
 
-std::vector<NamedTasks> named_tasks(const Lowered& lowered, std::int64_t rank) {
+std::vector<NamedTasks> named_tasks(const Lowered& lowered, const Timeline& timeline,
+                                    std::int64_t rank) {
   std::map<std::tuple<std::uint32_t, std::int32_t, bool>, std::size_t> places;
   std::vector<NamedTasks> list;
   for (TaskId task = 0; task < lowered.tasks.size(); ++task) {
@@ -29,7 +30,7 @@ std::vector<NamedTasks> named_tasks(const Lowered& lowered, std::int64_t rank) {
     const auto [place, is_new] =
         places.try_emplace({info.label, info.layer, info.phase == Phase::recompute}, list.size());
     if (is_new) {
-      list.push_back({lowered.describe(task), {}});
+      list.push_back({lowered.describe(task, timeline), {}});
     }
     list[place->second].tasks.push_back(task);
   }
@@ -92,7 +93,7 @@ FoundTask find_task(const Lowered& lowered, const Timeline& timeline, const std:
                      ranks == 1 ? std::string("only gpu 0 is")
                                 : fmt::format("gpus 0 to {} are, all of one CPU", ranks - 1));
   }
-  const std::vector<NamedTasks> all = named_tasks(lowered, rank);
+  const std::vector<NamedTasks> all = named_tasks(lowered, timeline, rank);
   const NamedTasks& named = one_fitting(lowered, all, text, rank);
   const auto count = static_cast<std::int64_t>(named.tasks.size());
   if (occurrence < 1 || occurrence > count) {

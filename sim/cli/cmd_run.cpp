@@ -97,7 +97,11 @@ ExitCode run_explain(const std::vector<std::string>& arguments) {
   }
   const Scenario scenario = load_from(options);
   RateCache cache;
-  const Simulation run = simulate(scenario, one_policy(scenario, options, "explain"), cache, options.folding());
+  // A single task may be of any micro-batch, and slack goes from layer to layer.
+  const Folding folding =
+      options.no_fold || !options.task.empty() ? Folding::off : Folding::micro_batches;
+  const Simulation run =
+      simulate(scenario, one_policy(scenario, options, "explain"), cache, folding);
   if (options.task.empty()) {
     explain_step(scenario, run, cache, options);
   } else {

@@ -51,19 +51,25 @@ std::uint32_t position_of(const TaskGraph& graph, TaskId task) {
 
 } // namespace
 
-LeftOut foldable(const Scenario& scenario) {
+LeftOut foldable(const Scenario& scenario, Folding folding) {
   LeftOut left_out;
+  if (folding == Folding::off) {
+    return left_out;
+  }
+  left_out.micro_batches = even(scenario.trace.micro_batches - kept_micro_batches);
+  if (folding == Folding::micro_batches) {
+    return left_out;
+  }
   const std::int64_t ahead = scenario.runtime.in_flight_layers + scenario.runtime.prefetch_layers;
   for (const LayerBlock& block : scenario.trace.blocks) {
     left_out.layers.push_back(even(block.layers - settling_layers - ahead));
   }
-  left_out.micro_batches = even(scenario.trace.micro_batches - kept_micro_batches);
   return left_out;
 }
 
 StepRun run_step(const Scenario& scenario, const Plan& plan, CostModel& cost, RateCache& cache,
                  Folding folding, double speed) {
-  LeftOut left_out = folding == Folding::off ? LeftOut{} : foldable(scenario);
+  LeftOut left_out = foldable(scenario, folding);
   for (;;) {
     check_length(scenario, left_out, folding);
     StepRun run;

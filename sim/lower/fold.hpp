@@ -11,8 +11,9 @@
 namespace spillway {
 
 enum class Folding : std::uint8_t {
-  automatic, // fold what repeats, replay in full what does not
-  off,       // the graph holds every layer of every micro-batch
+  automatic,     // fold what repeats, replay in full what does not
+  micro_batches, // the same, but the graph holds every layer
+  off,           // the graph holds every layer of every micro-batch
 };
 
 // A step as it ran.
@@ -29,7 +30,7 @@ struct StepRun {
 
 // What a graph may leave out of this step: enough is kept for copies that run layers ahead
 // and for the state to settle, and recurrences of up to two iterations are found.
-[[nodiscard]] LeftOut foldable(const Scenario& scenario);
+[[nodiscard]] LeftOut foldable(const Scenario& scenario, Folding folding);
 
 // Where in the whole step a task's first run belongs.
 struct PlaceInStep {

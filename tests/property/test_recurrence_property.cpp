@@ -1,6 +1,7 @@
 // Random loops: a graph that leaves iterations out gives the timeline of the graph that
 // holds them all.
 #include "sim/analysis/explain.hpp"
+#include "sim/analysis/slack.hpp"
 #include "sim/engine/engine.hpp"
 #include "tests/support/random_graph.hpp"
 #include "tests/support/unfold.hpp"
@@ -12,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -246,6 +248,19 @@ std::map<SimTime, std::int64_t> gap_runs(const TaskGraph& graph, const Timeline&
   return runs;
 }
 
+// By lane, duration and slack.
+std::map<std::tuple<LaneId, SimTime, SimTime>, std::int64_t> slack_runs(const TaskGraph& graph,
+                                                                        const Timeline& timeline) {
+  std::map<std::tuple<LaneId, SimTime, SimTime>, std::int64_t> all;
+  const Slack slack(graph, timeline);
+  for (TaskId task = 0; task < graph.task_count(); ++task) {
+    slack.each_run(task, [&](SimTime room, std::int64_t runs) {
+      all[{graph.lane[task], timeline.end[task] - timeline.start[task], room}] += runs;
+    });
+  }
+  return all;
+}
+
 struct Tally {
   std::uint64_t folded = 0;
   std::uint64_t memory = 0; // of them, with tasks that waited for memory
@@ -271,6 +286,9 @@ void check_loop(std::uint64_t seed, std::int64_t outer, std::int64_t outer_left_
   REQUIRE(critical_runs(part, folded) == critical_runs(whole, full));
   for (LaneId lane = 0; lane < loop.machine().lanes.size(); ++lane) {
     REQUIRE(gap_runs(part, folded, lane) == gap_runs(whole, full, lane));
+  }
+  if (folded.repeats.size() == 1) {
+    REQUIRE(slack_runs(part, folded) == slack_runs(whole, full));
   }
   ++tally.folded;
   tally.memory += std::count(full.cause.begin(), full.cause.end(), Cause::memory) > 0 ? 1U : 0U;

@@ -2,10 +2,10 @@
 // task takes a fixed time, exactly what a re-run with a longer task says. Waits: each
 // instant of a gap belongs to one task.
 #include "sim/analysis/explain.hpp"
-#include "sim/analysis/slack.hpp"
 #include "sim/analysis/waiting.hpp"
 #include "sim/engine/engine.hpp"
 #include "tests/support/random_graph.hpp"
+#include "tests/support/slack_list.hpp"
 
 #include <doctest/doctest.h>
 
@@ -57,7 +57,8 @@ TEST_CASE("Slack is never negative, and zero on the critical sequence") {
     REQUIRE(slack.size() == made.graph.task_count());
     INFO("seed ", seed);
     CHECK(std::all_of(slack.begin(), slack.end(), [](SimTime s) { return s >= SimTime{0}; }));
-    for (const TaskId task : critical_sequence(made.graph, *timeline)) {
+    for (const auto& [task, runs] : critical_sequence(made.graph, *timeline)) {
+      CHECK(runs == 1);
       CHECK(slack[task] == SimTime{0});
       with_memory_cause += timeline->cause[task] == Cause::memory ? 1U : 0U;
     }

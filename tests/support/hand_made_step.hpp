@@ -35,7 +35,7 @@ public:
     if (known == lowered.labels.end()) {
       lowered.labels.push_back(label);
     }
-    lowered.tasks.push_back({kind, Phase::forward, 0, layer, id});
+    lowered.tasks.push_back({kind, Phase::forward, 0, layer, 0, id});
     lowered.prices.push_back({});
     return task;
   }
@@ -45,7 +45,12 @@ public:
   void give_back(TaskId task, OwnerId owner, std::int64_t bytes) {
     graph_.free_at_end(task, {0, owner, bytes});
   }
-  void name_layers(std::vector<std::string> names) { run_.lowered.layer_names = std::move(names); }
+  void name_layers(std::vector<std::string> names) {
+    for (std::size_t layer = 0; layer < names.size(); ++layer) {
+      run_.lowered.layers.push_back({static_cast<std::int32_t>(layer), 0});
+    }
+    run_.lowered.layer_names = std::move(names);
+  }
 
   [[nodiscard]] Simulation simulate() {
     run_.lowered.graph = std::move(graph_).build(run_.lowered.machine);

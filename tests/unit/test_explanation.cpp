@@ -1,8 +1,8 @@
 #include "results/explanation.hpp"
 #include "sim/analysis/explain.hpp"
-#include "sim/analysis/slack.hpp"
 #include "sim/analysis/waiting.hpp"
 #include "tests/support/hand_made_step.hpp"
+#include "tests/support/slack_list.hpp"
 #include "tests/support/step.hpp"
 
 #include <doctest/doctest.h>
@@ -138,9 +138,10 @@ TEST_CASE("Exposed copies and collectives of a real step fill the bins of its ti
 
 TEST_CASE("On a real step no task of the critical sequence has room") {
   const Simulation simulation = run(catalogue("deepseek-v3-gb200"), "offload");
-  const std::vector<SimTime> slack = slack_of(simulation.lowered.graph, simulation.timeline);
-  for (const TaskId task : critical_sequence(simulation.lowered.graph, simulation.timeline)) {
-    CHECK(slack[task] == SimTime{0});
+  const std::vector<SimTime> slack = test::slack_of(simulation.lowered.graph, simulation.timeline);
+  for (const CriticalTask& critical :
+       critical_sequence(simulation.lowered.graph, simulation.timeline)) {
+    CHECK(slack[critical.task] == SimTime{0});
   }
   CHECK(*std::min_element(slack.begin(), slack.end()) == SimTime{0});
 }

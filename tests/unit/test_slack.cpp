@@ -1,6 +1,6 @@
 #include "sim/analysis/explain.hpp"
-#include "sim/analysis/slack.hpp"
 #include "sim/engine/engine.hpp"
+#include "tests/support/slack_list.hpp"
 
 #include <doctest/doctest.h>
 
@@ -28,7 +28,7 @@ struct Bench {
   [[nodiscard]] std::vector<std::int64_t> slack() {
     const TaskGraph graph = std::move(builder).build(machine);
     std::vector<std::int64_t> list;
-    for (const SimTime time : slack_of(graph, replay(graph, machine))) {
+    for (const SimTime time : test::slack_of(graph, replay(graph, machine))) {
       list.push_back(time.count());
     }
     return list;
@@ -114,7 +114,7 @@ TEST_CASE("Flows count with the time they took beside others") {
   const TaskId last = builder.add_fixed(2, SimTime{1'000'000'000'000});
   builder.depend(last, one);
   const TaskGraph graph = std::move(builder).build(machine);
-  const std::vector<SimTime> slack = slack_of(graph, replay(graph, machine));
+  const std::vector<SimTime> slack = test::slack_of(graph, replay(graph, machine));
   CHECK(slack == std::vector<SimTime>{SimTime{0}, SimTime{1'000'000'000'000}, SimTime{0}});
 }
 
