@@ -115,7 +115,9 @@ Explanation explain(const Simulation& run) {
   explain_critical(run, explanation);
   explain_waits(run, explanation);
   explanation.exposure = exposure_of(run.lowered, run.timeline);
-  explanation.room = room_of(run.lowered, run.timeline, Slack(run.lowered.graph, run.timeline));
+  const SimTime micro_batch = run.timeline.makespan / run.micro_batches;
+  explanation.room =
+      room_of(run.lowered, run.timeline, Slack(run.lowered.graph, run.timeline, micro_batch));
   explain_sharing(run, explanation);
   return explanation;
 }

@@ -117,7 +117,7 @@ std::string exposure_text(const Explanation& explanation, std::size_t top) {
          table.render("  ");
 }
 
-std::string room_text(const Explanation& explanation, std::size_t top) {
+std::string room_text(const Simulation& run, const Explanation& explanation, std::size_t top) {
   if (explanation.room.empty()) {
     return {};
   }
@@ -130,7 +130,10 @@ std::string room_text(const Explanation& explanation, std::size_t top) {
                fmt::format("{}", group.with_room), time_text(group.time), time_text(group.least),
                time_text(group.most)});
   }
-  return "\nWhat has room: how much later it could end, alone, without a longer step\n" +
+  const char* limit = run.micro_batches > 1 ? ", at most a micro-batch's time" : "";
+  return fmt::format(
+             "\nWhat has room: how much later it could end, alone, without a longer step{}\n",
+             limit) +
          table.render("  ");
 }
 
@@ -231,7 +234,7 @@ std::string explanation_text(const Scenario& scenario, const Simulation& run,
   std::string text = fmt::format("{}, policy {}: {} a step, {}\n", r.scenario, r.policy,
                                  format_seconds(r.step_time_s), verdict_name(r.verdict));
   text += critical_text(explanation, step, top) + waits_text(explanation, step, top) +
-          exposure_text(explanation, top) + room_text(explanation, top) +
+          exposure_text(explanation, top) + room_text(run, explanation, top) +
           sharing_text(explanation, top);
   if (explanation.faster) {
     text += faster_text(*explanation.faster, top);

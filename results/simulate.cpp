@@ -62,6 +62,7 @@ std::vector<Variation> band_variations(const Scenario& scenario, const Lowered& 
 Simulation simulate(const Scenario& scenario, const PolicySpec& policy, RateCache& cache,
                     Folding folding) {
   Simulation run;
+  run.micro_batches = scenario.trace.micro_batches;
   run.plan = decide(policy, scenario.trace, scenario.framework);
   CostModel cost(scenario.device, scenario.parallel.gpus, cache);
   StepRun step = run_step(scenario, run.plan, cost, cache, folding);

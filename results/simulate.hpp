@@ -9,6 +9,7 @@ namespace spillway {
 
 // Everything that a run produced; views (explain, traces) read it afterwards.
 struct Simulation {
+  std::int64_t micro_batches = 1; // of the step
   Plan plan;
   Lowered lowered;
   Timeline timeline;

@@ -84,8 +84,9 @@ std::vector<TaskId> in_order(const Successors& successors, std::size_t count) {
 // from the last to the first, what comes before.
 class SlackWalk {
 public:
-  SlackWalk(const TaskGraph& graph, const Timeline& timeline, Slack& slack)
-      : graph_(graph), timeline_(timeline), slack_(slack), successors_(graph, timeline) {
+  SlackWalk(const TaskGraph& graph, const Timeline& timeline, SimTime most, Slack& slack)
+      : graph_(graph), timeline_(timeline), most_(most), slack_(slack),
+        successors_(graph, timeline) {
     if (timeline.repeats.size() > 1) {
       throw std::logic_error("slack of more than one repeated part");
     }
@@ -163,7 +164,7 @@ private:
     if (part == inside) {
       end += repeat_->period * run;
     }
-    SimTime least = timeline_.makespan - end;
+    SimTime least = std::min(most_, timeline_.makespan - end);
     successors_.each(task, [&](TaskId successor, bool depends) {
       const auto [start, slack] = next_run(task, part, run, successor, depends);
       least = std::min(least, start - end + slack);
@@ -223,6 +224,7 @@ private:
 
   const TaskGraph& graph_;
   const Timeline& timeline_;
+  const SimTime most_;
   Slack& slack_;
   Successors successors_;
   const Repeat* repeat_ = nullptr;
@@ -230,8 +232,8 @@ private:
   std::deque<std::vector<SimTime>> run_slack_; // of the runs so far, the earliest first
 };
 
-Slack::Slack(const TaskGraph& graph, const Timeline& timeline) {
-  SlackWalk(graph, timeline, *this).walk();
+Slack::Slack(const TaskGraph& graph, const Timeline& timeline, SimTime most) {
+  SlackWalk(graph, timeline, most, *this).walk();
 }
 
 } // namespace spillway

@@ -18,7 +18,8 @@
 //
 // Where the graph leaves iterations of one loop out, each run of a repeated task has a
 // slack of its own. They are worked out from the last run to the first, until two in a row
-// are alike; then so are all before them.
+// are alike; then so are all before them. A limit on what is of interest brings that about
+// where room adds up from run to run.
 #pragma once
 
 #include "sim/engine/task_graph.hpp"
@@ -32,8 +33,8 @@ namespace spillway {
 class Slack {
 public:
   // `timeline` is a replay of `graph`, with at most one repeat (std::logic_error). Time: tasks
-  // + dependencies.
-  Slack(const TaskGraph& graph, const Timeline& timeline);
+  // + dependencies. Slack above `most` counts as `most`.
+  Slack(const TaskGraph& graph, const Timeline& timeline, SimTime most = SimTime::max());
 
   // Of a task's first run.
   [[nodiscard]] SimTime of(TaskId task) const { return first_[task]; }
