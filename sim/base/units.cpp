@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -158,6 +159,29 @@ constexpr double two_to_63 = 9223372036854775808.0;
   return fmt::format("{}{:.4g} {}", value < 0 ? "-" : "", rounded / size_of(*chosen), chosen->name);
 }
 
+// How many bytes or picoseconds one of this unit is; none below one.
+[[nodiscard]] std::optional<std::int64_t> whole_size(const Unit& unit, Dimension dimension) {
+  const int exponent = unit.exponent + (dimension == Dimension::seconds ? 12 : 0);
+  auto size = static_cast<std::int64_t>(unit.factor);
+  for (int i = 0; i < exponent; ++i) {
+    size *= 10;
+  }
+  return exponent < 0 ? std::nullopt : std::optional(size);
+}
+
+// The shortest of all texts that say `count` exactly; of several, the first unit's.
+[[nodiscard]] std::string exact_with(Dimension dimension, std::int64_t count) {
+  std::string shortest;
+  for (const Unit& unit : info_of(dimension).units) {
+    const std::int64_t size = whole_size(unit, dimension).value();
+    const std::string text = fmt::format("{} {}", count / size, unit.name);
+    if (count % size == 0 && (shortest.empty() || text.size() < shortest.size())) {
+      shortest = text;
+    }
+  }
+  return shortest;
+}
+
 } // namespace
 
 SimTime to_sim_time(Seconds time) {
@@ -213,6 +237,31 @@ ParsedQuantity parse_quantity(const std::string& text, Dimension dimension, std:
     return refuse(fmt::format("{} must be below 2^63 bytes, not '{}'", name, text));
   }
   return {*value, {}, {}};
+}
+
+std::string exact_bytes(std::int64_t bytes) {
+  return bytes == 0 ? "0 B" : exact_with(Dimension::bytes, bytes);
+}
+
+std::string exact_time(SimTime time) {
+  return time == SimTime{0} ? "0 s" : exact_with(Dimension::seconds, time.count());
+}
+
+std::optional<std::int64_t> parse_whole(std::string_view text, Dimension dimension) {
+  std::int64_t count = 0;
+  const auto [number_end, ec] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const auto digits = static_cast<std::size_t>(number_end - text.data());
+  if (ec != std::errc{} || text.front() == '-' || !is_decimal(text.substr(0, digits))) {
+    return std::nullopt;
+  }
+  text.remove_prefix(digits);
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  const Unit* const unit = find_unit(info_of(dimension).units, text);
+  const std::optional<std::int64_t> size = unit ? whole_size(*unit, dimension) : std::nullopt;
+  if (!size || count > std::numeric_limits<std::int64_t>::max() / *size) {
+    return std::nullopt;
+  }
+  return count * *size;
 }
 
 std::string format_bytes(double bytes) {

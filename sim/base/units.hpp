@@ -13,6 +13,7 @@
 #include <chrono>
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -112,6 +113,15 @@ struct ParsedQuantity {
 // it is a key. Locale-independent.
 [[nodiscard]] ParsedQuantity parse_quantity(const std::string& text, Dimension dimension,
                                             std::string_view name = "the quantity");
+
+// Bytes and times as files hold them where every bit counts: a whole number in the
+// unit that makes the text shortest, e.g. "80 GB", "1 GiB", "1234567 B", "12 us".
+// parse_whole reads them back without a double in between: bytes, or picoseconds
+// for Dimension::seconds. None for anything else, also for what parse_quantity
+// takes, and from 2^63 on. Both of the first two expect what is not negative.
+[[nodiscard]] std::string exact_bytes(std::int64_t bytes);
+[[nodiscard]] std::string exact_time(SimTime time);
+[[nodiscard]] std::optional<std::int64_t> parse_whole(std::string_view text, Dimension dimension);
 
 // Human-readable, three to four significant digits: "174.8 GB", "193 GB/s",
 // "908.2 TFLOP/s", "12.4 ms". For text output only; JSON and CSV print numbers.

@@ -1,5 +1,6 @@
 // Turns exceptions into messages and exit codes; nothing else.
 #include "sim/cli/commands.hpp"
+#include "sim/engine/engine.hpp"
 
 #include <fmt/format.h>
 
@@ -15,6 +16,9 @@ int main(int argc, char** argv) {
   } catch (const spillway::InputError& error) {
     fmt::print(stderr, "{}\n", error.what());
     return static_cast<int>(ExitCode::bad_input);
+  } catch (const spillway::Deadlock& error) { // what() names the cause
+    fmt::print(stderr, "error: {}\n", error.what());
+    return static_cast<int>(error.out_of_memory() ? ExitCode::no : ExitCode::bad_input);
   } catch (const std::overflow_error& error) { // sizes or times that no job has
     fmt::print(stderr, "error: {}\n", error.what());
     return static_cast<int>(ExitCode::bad_input);

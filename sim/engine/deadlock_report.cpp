@@ -1,73 +1,300 @@
 #include "sim/engine/deadlock_report.hpp"
 
+#include "sim/base/units.hpp"
+#include "sim/engine/standstill.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
+#include <set>
 #include <vector>
 
 namespace spillway {
 
 namespace {
 
-constexpr std::size_t most_listed_lanes = 8;
+constexpr std::size_t most_lanes = 8;
+constexpr std::size_t most_circles = 3;
+constexpr std::size_t most_waits = 16; // of one circle
+constexpr std::size_t most_steps = 6;  // from one lane towards a cause
+constexpr std::size_t most_holders = 4;
+constexpr std::size_t most_releases = 2;
 
-// Per task: whether it never ended.
-std::vector<char> find_unfinished(const TaskGraph& graph, std::span<const StuckLane> stuck) {
-  std::vector<char> unfinished(graph.task_count(), 0);
-  for (const StuckLane& lane : stuck) {
-    const std::span<const TaskId> tasks = graph.tasks_of(lane.lane);
-    for (auto task = std::ranges::find(tasks, lane.head); task != tasks.end(); ++task) {
-      unfinished[*task] = 1;
+// Exact: "4 GB", or "4.002 GB (4001953125 B)" where four digits do not say it.
+[[nodiscard]] std::string bytes_text(std::int64_t bytes) {
+  const std::string text = format_bytes(static_cast<double>(bytes));
+  const std::string exact = exact_bytes(bytes);
+  return text == exact || bytes < 10'000 ? exact : fmt::format("{} ({} B)", text, bytes);
+}
+
+[[nodiscard]] std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
+  }
+  return text;
+}
+
+class Report {
+public:
+  Report(const TaskGraph& graph, const Machine& machine, std::span<const StuckLane> stuck,
+         std::span<const std::string> names)
+      : graph_(graph), machine_(machine), stuck_(stuck), names_(names),
+        state_(graph, machine, stuck), circles_(state_.order().circles(no_id)) {
+    for (const std::vector<Wait>& circle : circles_) {
+      for (const Wait& wait : circle) {
+        in_circle_.insert(wait.task);
+      }
     }
   }
-  return unfinished;
-}
 
-// The lowest unfinished task that this one depends on. Dependencies are stored
-// only as successors, so this walks the whole graph.
-TaskId find_blocker(const TaskGraph& graph, const std::vector<char>& unfinished, TaskId blocked) {
-  for (TaskId task = 0; task < graph.task_count(); ++task) {
-    if (unfinished[task] != 0 && std::ranges::binary_search(graph.successors_of(task), blocked)) {
-      return task;
+  [[nodiscard]] DeadlockText write() {
+    add_circles();
+    add_lanes();
+    return {headline() + text_, circles_.empty()};
+  }
+
+private:
+  [[nodiscard]] std::string name(TaskId task) const {
+    return names_.empty() ? fmt::format("task {}", task) : fmt::format("'{}'", names_[task]);
+  }
+
+  void add_line(std::size_t indent, const std::string& line) {
+    text_ += "\n" + std::string(2 * indent, ' ') + line;
+  }
+
+  // What is wrong in a few words; pools were collected on the way.
+  [[nodiscard]] std::string headline() const {
+    std::vector<std::string> reasons;
+    if (!circles_.empty()) {
+      reasons.emplace_back("they wait for each other in a circle");
+    }
+    if (!too_small_.empty()) {
+      const std::vector<std::string> pools(too_small_.begin(), too_small_.end());
+      reasons.push_back(fmt::format("pool{} {} {} too small", pools.size() == 1 ? "" : "s",
+                                    joined(pools), pools.size() == 1 ? "is" : "are"));
+    }
+    return fmt::format("{} of {} tasks can never start: {}", state_.left_count(),
+                       graph_.task_count(), joined(reasons));
+  }
+
+  // ---- Who waits for whom ----
+
+  [[nodiscard]] std::string wait_text(const Wait& wait) const {
+    const std::string reason = wait.by_lane ? fmt::format("lane '{}' runs it first",
+                                                          machine_.lanes[graph_.lane[wait.on]].name)
+                                            : "dependency";
+    return fmt::format("{} waits for {}: {}", name(wait.task), name(wait.on), reason);
+  }
+
+  void add_waits(std::size_t indent, std::span<const Wait> waits) {
+    const std::size_t shown = waits.size() <= most_waits ? waits.size() : most_waits / 2;
+    for (const Wait& wait : waits.first(shown)) {
+      add_line(indent, wait_text(wait));
+    }
+    if (shown < waits.size()) {
+      add_line(indent, fmt::format("... {} more waits ...", waits.size() - shown - 1));
+      add_line(indent, wait_text(waits.back()));
     }
   }
-  return no_id;
-}
 
-std::string describe_lane(const TaskGraph& graph, const Machine& machine,
-                          const std::vector<char>& unfinished, const StuckLane& lane) {
-  std::string text =
-      fmt::format("lane '{}': task {} waits for ", machine.lanes[lane.lane].name, lane.head);
-  if (lane.short_of == no_id) {
-    const TaskId blocker = find_blocker(graph, unfinished, lane.head);
-    return text +
-           fmt::format("task {} on lane '{}'", blocker, machine.lanes[graph.lane[blocker]].name);
+  void add_circles() {
+    const std::size_t shown = std::min(circles_.size(), most_circles);
+    for (std::size_t i = 0; i < shown; ++i) {
+      add_line(0, fmt::format("a circle of {} waits", circles_[i].size()));
+      add_waits(1, circles_[i]);
+    }
+    if (shown < circles_.size()) {
+      add_line(0, fmt::format("and {} more circles", circles_.size() - shown));
+    }
   }
-  std::int64_t bytes = 0;
-  for (const MemoryChange& change : graph.allocations_of(lane.head)) {
-    bytes += change.pool == lane.short_of ? change.bytes : 0;
+
+  // From `task` on, until a cause is reached. The first wait has been said when
+  // `said` is set.
+  void add_way_to_cause(std::size_t indent, TaskId task, bool said) {
+    std::set<TaskId> seen;
+    for (std::size_t steps = 0; in_circle_.count(task) == 0; ++steps) {
+      const std::optional<Wait> wait = state_.next_wait(task);
+      if (!wait) {
+        add_line(indent, fmt::format("{} waits for room in pool '{}'", name(task),
+                                     machine_.pools[pool_missed_by(task)].name));
+        return;
+      }
+      if (steps == most_steps || !seen.insert(task).second) {
+        add_line(indent, fmt::format("{} waits for others in turn", name(task)));
+        return;
+      }
+      if (!said || steps > 0) {
+        add_line(indent, wait_text(*wait));
+      }
+      task = wait->on;
+    }
+    add_line(indent, fmt::format("{} waits in a circle, see above", name(task)));
   }
-  const Pool& pool = machine.pools[lane.short_of];
-  return text + fmt::format("{} bytes of pool '{}', {} of {} are free", bytes, pool.name,
-                            lane.free_bytes, pool.capacity);
-}
+
+  [[nodiscard]] PoolId pool_missed_by(TaskId head) const {
+    return std::ranges::find(stuck_, head, &StuckLane::head)->short_of;
+  }
+
+  // ---- Lanes ----
+
+  // Those that lack memory come before those that wait for them.
+  void add_lanes() {
+    std::vector<StuckLane> lanes(stuck_.begin(), stuck_.end());
+    std::erase_if(lanes, [this](const StuckLane& lane) { return in_circle_.count(lane.head) > 0; });
+    std::ranges::stable_partition(lanes,
+                                  [](const StuckLane& lane) { return lane.short_of != no_id; });
+    const std::size_t listed = std::min(lanes.size(), most_lanes);
+    for (const StuckLane& lane : std::span(lanes).first(listed)) {
+      if (lane.short_of != no_id) {
+        add_starved(lane);
+      } else {
+        add_line(0, fmt::format("lane '{}': {}", machine_.lanes[lane.lane].name,
+                                wait_text(*state_.next_wait(lane.head))));
+        add_way_to_cause(1, lane.head, true);
+      }
+    }
+    for (const StuckLane& lane : std::span(lanes).subspan(listed)) {
+      if (lane.short_of != no_id && circles_.empty()) {
+        note_too_small(lane.short_of);
+      }
+    }
+    if (lanes.size() > most_lanes) {
+      const std::size_t more = lanes.size() - most_lanes;
+      add_line(0, fmt::format("and {} more lane{}", more, more == 1 ? "" : "s"));
+    }
+  }
+
+  void add_starved(const StuckLane& lane) {
+    const Pool& pool = machine_.pools[lane.short_of];
+    std::int64_t asked = 0;
+    for (const MemoryChange& change : graph_.allocations_of(lane.head)) {
+      asked += change.pool == lane.short_of ? change.bytes : 0;
+    }
+    add_line(0, fmt::format("lane '{}': {} asks for {} of pool '{}', of which {} of {} are free",
+                            machine_.lanes[lane.lane].name, name(lane.head), bytes_text(asked),
+                            pool.name, bytes_text(lane.free_bytes), bytes_text(pool.capacity)));
+    if (const std::string held = holders_text(lane.short_of); !held.empty()) {
+      add_line(1, "held: " + held);
+    }
+    if (explain_shortage(lane, asked) || circles_.empty()) {
+      note_too_small(lane.short_of);
+    }
+  }
+
+  void note_too_small(PoolId pool) {
+    too_small_.insert(fmt::format("'{}'", machine_.pools[pool].name));
+  }
+
+  [[nodiscard]] std::string holders_text(PoolId pool) const {
+    const std::vector<Standstill::Holder> holders = state_.holders(pool);
+    std::vector<std::string> parts;
+    for (const Standstill::Holder& holder : holders) {
+      if (parts.size() == most_holders) {
+        parts.push_back(fmt::format("{} more", holders.size() - most_holders));
+        break;
+      }
+      parts.push_back(fmt::format("{} by '{}' ({})", bytes_text(holder.bytes),
+                                  machine_.pools[pool].owners[holder.owner], takers_text(holder)));
+    }
+    return joined(parts);
+  }
+
+  [[nodiscard]] std::string takers_text(const Standstill::Holder& holder) const {
+    std::vector<std::string> takers;
+    if (holder.from_start > 0) {
+      takers.emplace_back("from the start");
+    }
+    for (const TaskId task : holder.tasks) {
+      if (takers.size() == most_holders) {
+        takers.push_back(fmt::format("{} more tasks", holder.tasks.size() - most_holders));
+        break;
+      }
+      takers.push_back(name(task));
+    }
+    return joined(takers);
+  }
+
+  // Why there is never room: the pool, what is never freed, what is freed too late, or
+  // else what is freed by tasks that are stuck elsewhere (false: not this pool's fault).
+  bool explain_shortage(const StuckLane& lane, std::int64_t asked) {
+    const std::int64_t capacity = machine_.pools[lane.short_of].capacity;
+    if (asked > capacity) {
+      add_line(1, fmt::format("that is more than the whole pool: {} never fits", name(lane.head)));
+      return true;
+    }
+    const std::vector<char> everyone(graph_.task_count(), 1);
+    const std::int64_t kept = state_.held_after(lane.short_of, everyone);
+    if (asked > capacity - kept) {
+      add_line(1, fmt::format("{} are never freed, so at most {} can ever be free; {} would do",
+                              bytes_text(kept), bytes_text(capacity - kept),
+                              needed_text(kept, asked)));
+      return true;
+    }
+    std::vector<char> too_late = state_.order().waiting_for(lane.head);
+    too_late[lane.head] = 1;
+    std::vector<char> in_time(too_late.size());
+    std::ranges::transform(too_late, in_time.begin(),
+                           [](char late) { return late != 0 ? char{0} : char{1}; });
+    const std::int64_t until_then = state_.held_after(lane.short_of, in_time);
+    const bool is_too_late = asked > capacity - until_then;
+    add_releases(lane, is_too_late ? too_late : in_time);
+    if (is_too_late) {
+      add_line(1, fmt::format("so at most {} can be free before {} starts; {} would do",
+                              bytes_text(capacity - until_then), name(lane.head),
+                              needed_text(until_then, asked)));
+    }
+    return is_too_late;
+  }
+
+  // The capacity with which a task starts while so much is held.
+  [[nodiscard]] static std::string needed_text(std::int64_t held, std::int64_t asked) {
+    return asked > std::numeric_limits<std::int64_t>::max() - held
+               ? "no pool"
+               : fmt::format("a pool of {}", bytes_text(held + asked));
+  }
+
+  // What would have to end first, of those tasks that count.
+  void add_releases(const StuckLane& lane, std::span<const char> counts) {
+    std::vector<Standstill::Release> releases = state_.releases(lane.short_of);
+    std::erase_if(releases, [&](const Standstill::Release& r) { return counts[r.task] == 0; });
+    const std::size_t shown = std::min(releases.size(), most_releases);
+    for (std::size_t i = 0; i < shown; ++i) {
+      const Standstill::Release& release = releases[i];
+      add_line(1, fmt::format("{} of '{}' are freed when {} ends", bytes_text(release.bytes),
+                              machine_.pools[lane.short_of].owners[release.owner],
+                              name(release.task)));
+      const std::vector<Wait> back = state_.order().chain(release.task, lane.head);
+      if (!back.empty()) {
+        add_waits(2, back);
+      } else if (release.task != lane.head) {
+        add_way_to_cause(2, release.task, false);
+      }
+    }
+    if (shown < releases.size()) {
+      add_line(1, fmt::format("and {} more that would free some", releases.size() - shown));
+    }
+  }
+
+  const TaskGraph& graph_;
+  const Machine& machine_;
+  std::span<const StuckLane> stuck_;
+  std::span<const std::string> names_;
+  Standstill state_;
+  std::vector<std::vector<Wait>> circles_;
+  std::set<TaskId> in_circle_;
+  std::set<std::string> too_small_; // pools, quoted
+  std::string text_;
+};
 
 } // namespace
 
-std::string describe_deadlock(const TaskGraph& graph, const Machine& machine,
-                              std::span<const StuckLane> stuck) {
-  const std::vector<char> unfinished = find_unfinished(graph, stuck);
-  const std::size_t listed = std::min(stuck.size(), most_listed_lanes);
-  std::string text = fmt::format("{} of {} tasks can never start",
-                                 std::ranges::count(unfinished, 1), graph.task_count());
-  for (const StuckLane& lane : stuck.first(listed)) {
-    text += "\n  " + describe_lane(graph, machine, unfinished, lane);
-  }
-  if (listed < stuck.size()) {
-    text += fmt::format("\n  and {} more lanes", stuck.size() - listed);
-  }
-  return text;
+DeadlockText describe_deadlock(const TaskGraph& graph, const Machine& machine,
+                               std::span<const StuckLane> stuck,
+                               std::span<const std::string> task_names) {
+  return Report(graph, machine, stuck, task_names).write();
 }
 
 } // namespace spillway

@@ -1,4 +1,16 @@
-// What a Deadlock says.
+// What a Deadlock says: why tasks can never start, the root causes first.
+//
+//   circles    tasks that wait for each other, with every step of the circle
+//   pools      a task asks for more than there can ever be: how much it asks, who
+//              holds the rest, and what would have to end first
+//   lanes      blocked behind these: who waits for whom, down to the cause
+//
+// Example, pool 'buffers' of 10 B of which task 0 took 6 and task 1 asks for 5:
+//
+//   1 of 2 tasks can never start: pool 'buffers' is too small
+//   lane 'copies': task 1 asks for 5 B of pool 'buffers', of which 4 B of 10 B are free
+//     held: 6 B by 'prefetch' (task 0)
+//     6 B are never freed, so at most 4 B can ever be free; a pool of 11 B would do
 #pragma once
 
 #include "sim/engine/machine.hpp"
@@ -18,9 +30,16 @@ struct StuckLane {
   std::int64_t free_bytes = 0;
 };
 
-// One line with the count and one for each of the first eight lanes. `stuck`
-// holds every lane that has tasks left, in ascending order.
-[[nodiscard]] std::string describe_deadlock(const TaskGraph& graph, const Machine& machine,
-                                            std::span<const StuckLane> stuck);
+struct DeadlockText {
+  std::string text; // several lines, none of them ends the text
+  // False when tasks wait in a circle, which no amount of memory resolves.
+  bool out_of_memory = false;
+};
+
+// `stuck` holds every lane that has tasks left, in ascending order. `task_names` is
+// empty, or has a name for every task; without one, tasks go by their number.
+[[nodiscard]] DeadlockText describe_deadlock(const TaskGraph& graph, const Machine& machine,
+                                             std::span<const StuckLane> stuck,
+                                             std::span<const std::string> task_names = {});
 
 } // namespace spillway

@@ -260,7 +260,6 @@ void Replay::wake_starved_lanes() {
 
 void Replay::report_deadlock() const {
   std::vector<StuckLane> stuck;
-  bool out_of_memory = false;
   for (LaneId lane = 0; lane < state_.lanes.size(); ++lane) {
     const LaneState& state = state_.lanes[lane];
     if (state.head == no_id) {
@@ -270,10 +269,9 @@ void Replay::report_deadlock() const {
     if (state.stage == HeadStage::starved) {
       entry.short_of = state.short_of;
       entry.free_bytes = state_.ledger.room(state.short_of);
-      out_of_memory = true;
     }
   }
-  throw Deadlock(describe_deadlock(graph_, state_.machine, stuck), out_of_memory);
+  throw Deadlock(describe_deadlock(graph_, state_.machine, stuck), stuck);
 }
 
 void check_fit(const TaskGraph& graph, const Machine& machine) {

@@ -24,6 +24,7 @@
 // allocated inside the loop.
 #pragma once
 
+#include "sim/engine/deadlock_report.hpp"
 #include "sim/engine/loop.hpp"
 #include "sim/engine/machine.hpp"
 #include "sim/engine/task_graph.hpp"
@@ -32,20 +33,24 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace spillway {
 
-// No task can run and some never did. what() says, for each waiting lane, which
-// task (by id) waits for which task or for how many bytes of which pool.
+// No task can run and some never did. what() says why, with tasks by their number
+// (deadlock_report.hpp); stuck() is what that text is made from.
 class Deadlock : public std::runtime_error {
 public:
-  Deadlock(const std::string& message, bool out_of_memory)
-      : std::runtime_error(message), out_of_memory_(out_of_memory) {}
-  // True when every lane that could otherwise run waits for a pool.
+  Deadlock(const DeadlockText& why, std::vector<StuckLane> stuck)
+      : std::runtime_error(why.text), out_of_memory_(why.out_of_memory), stuck_(std::move(stuck)) {}
+  // True when larger pools would let every task run, false when tasks wait in a circle.
   [[nodiscard]] bool out_of_memory() const { return out_of_memory_; }
+  [[nodiscard]] const std::vector<StuckLane>& stuck() const { return stuck_; }
 
 private:
   bool out_of_memory_;
+  std::vector<StuckLane> stuck_;
 };
 
 // `loops`: what the graph leaves out of a longer schedule (loop.hpp). The result is

@@ -46,16 +46,6 @@ std::vector<std::int64_t> ps(const std::vector<SimTime>& times) {
 
 using Counts = std::vector<std::int64_t>;
 
-// What replay throws, so that a test can look at all of it.
-Deadlock deadlock_of(TaskGraphBuilder&& builder, const Machine& machine) {
-  try {
-    static_cast<void>(replay_built(std::move(builder), machine));
-  } catch (const Deadlock& deadlock) {
-    return deadlock;
-  }
-  return {"no deadlock", false};
-}
-
 TEST_CASE("an empty graph takes no time") {
   const Machine machine = lanes(2);
   const Timeline timeline = replay_built(TaskGraphBuilder{}, machine);
@@ -324,56 +314,6 @@ TEST_CASE("zero bytes never wait") {
   const TaskId task = builder.add_fixed(0, SimTime{1});
   builder.allocate_at_start(task, {0, 0, 0});
   CHECK(replay_built(std::move(builder), machine).makespan == SimTime{1});
-}
-
-TEST_CASE("a task that never fits is a deadlock out of memory") {
-  Machine machine = lanes(2);
-  machine.pools.push_back(pool(PoolMode::stall, 10));
-  TaskGraphBuilder builder;
-  builder.hold_from_the_start({0, 0, 3});
-  const TaskId big = builder.add_fixed(0, SimTime{1});
-  builder.allocate_at_start(big, {0, 0, 5});
-  builder.allocate_at_start(big, {0, 1, 6});
-  const TaskId after = builder.add_fixed(1, SimTime{1});
-  builder.depend(after, big);
-  const Deadlock deadlock = deadlock_of(std::move(builder), machine);
-  CHECK(deadlock.out_of_memory());
-  CHECK(std::string(deadlock.what()) ==
-        "2 of 2 tasks can never start\n"
-        "  lane 'a': task 0 waits for 11 bytes of pool 'host', 7 of 10 are free\n"
-        "  lane 'b': task 1 waits for task 0 on lane 'a'");
-}
-
-// Task 0 waits for task 3, which is behind task 2, which waits for task 1, which is
-// behind task 0.
-TEST_CASE("lanes that wait for each other are a deadlock, not out of memory") {
-  const Machine machine = lanes(2);
-  TaskGraphBuilder builder;
-  for (const LaneId lane : {0U, 0U, 1U, 1U}) {
-    static_cast<void>(builder.add_fixed(lane, SimTime{1}));
-  }
-  builder.depend(0, 3);
-  builder.depend(2, 1);
-  const Deadlock deadlock = deadlock_of(std::move(builder), machine);
-  CHECK_FALSE(deadlock.out_of_memory());
-  CHECK(std::string(deadlock.what()) == "4 of 4 tasks can never start\n"
-                                        "  lane 'a': task 0 waits for task 3 on lane 'b'\n"
-                                        "  lane 'b': task 2 waits for task 1 on lane 'a'");
-}
-
-TEST_CASE("a deadlock lists eight lanes and counts the others") {
-  const Machine machine = lanes(10);
-  TaskGraphBuilder builder;
-  for (LaneId lane = 0; lane < 10; ++lane) {
-    static_cast<void>(builder.add_fixed(lane, SimTime{1}));
-  }
-  for (TaskId task = 0; task < 10; ++task) {
-    builder.depend(task, (task + 1) % 10);
-  }
-  const std::string message = deadlock_of(std::move(builder), machine).what();
-  CHECK(message.find("lane 'h'") != std::string::npos);
-  CHECK(message.find("lane 'i': ") == std::string::npos);
-  CHECK(message.ends_with("\n  and 2 more lanes"));
 }
 
 // 2^62 ps is 4611686018427387904 ps.

@@ -224,3 +224,25 @@ TEST_CASE("Rounding to four digits comes before the choice of the unit") {
   // 59.996 s rounds to 60.00 s
   CHECK(format_seconds(59.996) == "1 min");
 }
+
+TEST_CASE("Exact amounts print as the shortest whole number and read back without rounding") {
+  CHECK(exact_bytes(0) == "0 B");
+  CHECK(exact_bytes(80'000'000'000) == "80 GB");
+  CHECK(exact_bytes(std::int64_t{80} << 30) == "80 GiB");
+  CHECK(exact_bytes(1'234'567) == "1234567 B");
+  CHECK(exact_bytes(1024) == "1 KiB");
+  CHECK(exact_time(SimTime{0}) == "0 s");
+  CHECK(exact_time(SimTime{12'000'000}) == "12 us");
+  CHECK(exact_time(SimTime{1'500'000'000'000}) == "1500 ms");
+  CHECK(exact_time(SimTime{3'600'000'000'000'000}) == "1 h");
+  for (const std::int64_t count : {std::int64_t{1}, (std::int64_t{1} << 53) + 1,
+                                   std::int64_t{9223372036854775807}, std::int64_t{7} << 50}) {
+    CHECK(parse_whole(exact_bytes(count), Dimension::bytes) == count);
+    CHECK(parse_whole(exact_time(SimTime{count}), Dimension::seconds) == count);
+  }
+  for (const char* other : {"", "GB", "1", "1.5 GB", "1e3 GB", "-1 B", "010 B", "1 gb", "9224 PB",
+                            "9223372036854775808 B", "1 ms"}) {
+    INFO(other);
+    CHECK(parse_whole(other, Dimension::bytes) == std::nullopt);
+  }
+}

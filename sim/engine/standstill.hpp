@@ -1,0 +1,64 @@
+// The state in which a replay stopped because nothing can run, worked out from the
+// tasks at the heads of the lanes alone: all tasks before a head have ended, the
+// head and all tasks behind it have not started.
+#pragma once
+
+#include "sim/engine/deadlock_report.hpp"
+#include "sim/engine/graph_checks.hpp"
+#include "sim/engine/machine.hpp"
+#include "sim/engine/task_graph.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace spillway {
+
+class Standstill {
+public:
+  Standstill(const TaskGraph& graph, const Machine& machine, std::span<const StuckLane> stuck);
+
+  [[nodiscard]] bool is_left(TaskId task) const { return left_[task] != 0; } // never ended
+  [[nodiscard]] std::size_t left_count() const;
+  [[nodiscard]] const TaskOrder& order() const { return order_; } // among tasks that are left
+
+  // What a task waits for next: the head of its lane if it is not that itself, else the
+  // lowest task that it depends on and that is left. None for a head that lacks memory.
+  [[nodiscard]] std::optional<Wait> next_wait(TaskId task) const;
+
+  // Who holds bytes of a pool, the most first. Where bytes of an owner have been freed,
+  // which task's they were is a guess: a task's own first, then as many as it took at
+  // once, then the oldest.
+  struct Holder {
+    OwnerId owner = 0;
+    std::int64_t bytes = 0;
+    std::int64_t from_start = 0;
+    std::vector<TaskId> tasks; // that took the rest, ascending
+  };
+  [[nodiscard]] std::vector<Holder> holders(PoolId pool) const;
+
+  // Tasks that are left and give back bytes held now, more than they take themselves;
+  // the most first.
+  struct Release {
+    TaskId task = no_id;
+    OwnerId owner = 0;
+    std::int64_t bytes = 0;
+  };
+  [[nodiscard]] std::vector<Release> releases(PoolId pool) const;
+
+  // The least that is held of a pool once all tasks have ended of which `counts` is true
+  // (per task) and nobody else has taken anything.
+  [[nodiscard]] std::int64_t held_after(PoolId pool, std::span<const char> counts) const;
+
+private:
+  const TaskGraph& graph_;
+  const Machine& machine_;
+  std::vector<char> left_;
+  std::vector<TaskId> head_;               // per lane, no_id = none left
+  std::vector<char> lacks_memory_;         // per lane
+  std::vector<std::vector<TaskId>> needs_; // per task that is left: dependencies that are
+  TaskOrder order_;
+};
+
+} // namespace spillway

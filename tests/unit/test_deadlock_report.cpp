@@ -1,0 +1,319 @@
+// What a deadlock says, word by word. Tasks have no names here; files give them some.
+#include "sim/engine/engine.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+namespace {
+
+Machine machine_of(std::size_t lanes, std::int64_t capacity) {
+  Machine machine;
+  for (std::size_t i = 0; i < lanes; ++i) {
+    machine.lanes.push_back({std::string(1, static_cast<char>('a' + i))});
+  }
+  machine.pools.push_back({"host", capacity, PoolMode::stall, {"weights", "buffers"}});
+  return machine;
+}
+
+constexpr MemoryChange weights(std::int64_t bytes) {
+  return {0, 0, bytes};
+}
+constexpr MemoryChange buffers(std::int64_t bytes) {
+  return {0, 1, bytes};
+}
+
+struct Stop {
+  std::string text;
+  bool out_of_memory = false;
+  std::vector<StuckLane> stuck;
+};
+
+Stop stop_of(TaskGraphBuilder&& builder, const Machine& machine) {
+  const TaskGraph graph = std::move(builder).build(machine);
+  try {
+    static_cast<void>(replay(graph, machine));
+  } catch (const Deadlock& deadlock) {
+    return {deadlock.what(), deadlock.out_of_memory(), deadlock.stuck()};
+  }
+  return {"no deadlock", false, {}};
+}
+
+TEST_CASE("a task that asks for more than the pool says so") {
+  const Machine machine = machine_of(2, 10);
+  TaskGraphBuilder builder;
+  const TaskId big = builder.add_fixed(0, SimTime{1});
+  builder.allocate_at_start(big, weights(5));
+  builder.allocate_at_start(big, buffers(6));
+  builder.depend(builder.add_fixed(1, SimTime{1}), big);
+  const Stop stop = stop_of(std::move(builder), machine);
+  CHECK(stop.out_of_memory);
+  REQUIRE(stop.stuck.size() == 2);
+  CHECK(stop.stuck[0].short_of == 0);
+  CHECK(stop.stuck[0].free_bytes == 10);
+  CHECK(stop.stuck[1].short_of == no_id);
+  CHECK(stop.text ==
+        "2 of 2 tasks can never start: pool 'host' is too small\n"
+        "lane 'a': task 0 asks for 11 B of pool 'host', of which 10 B of 10 B are free\n"
+        "  that is more than the whole pool: task 0 never fits\n"
+        "lane 'b': task 1 waits for task 0: dependency\n"
+        "  task 0 waits for room in pool 'host'");
+}
+
+// The example of deadlock_report.hpp, with 3 bytes more from the start that task 0 gives
+// back: 4 of the 6 bytes of 'buffers' are what is left of task 0's.
+TEST_CASE("bytes that nobody frees leave no room, and who took them is said") {
+  const Machine machine = machine_of(1, 10);
+  TaskGraphBuilder builder;
+  builder.hold_from_the_start(weights(3));
+  builder.hold_from_the_start(buffers(2));
+  const TaskId first = builder.add_fixed(0, SimTime{1});
+  builder.allocate_at_start(first, buffers(5));
+  builder.free_at_end(first, buffers(1));
+  builder.free_at_end(first, weights(3));
+  builder.allocate_at_start(builder.add_fixed(0, SimTime{1}), weights(5));
+  const Stop stop = stop_of(std::move(builder), machine);
+  CHECK(stop.out_of_memory);
+  CHECK(stop.text ==
+        "1 of 2 tasks can never start: pool 'host' is too small\n"
+        "lane 'a': task 1 asks for 5 B of pool 'host', of which 4 B of 10 B are free\n"
+        "  held: 6 B by 'buffers' (from the start and task 0)\n"
+        "  6 B are never freed, so at most 4 B can ever be free; a pool of 11 B would do");
+}
+
+// Task 1 asks for 6 of 10 bytes; task 0 took 5, which task 2 frees, which waits for task
+// 3 and that for task 1.
+TEST_CASE("bytes that are freed too late are followed to the task that waits for them") {
+  const Machine machine = machine_of(3, 10);
+  TaskGraphBuilder builder;
+  builder.allocate_at_start(builder.add_fixed(0, SimTime{1}), buffers(5));
+  const TaskId asks = builder.add_fixed(0, SimTime{1});
+  builder.allocate_at_start(asks, weights(6));
+  const TaskId frees = builder.add_fixed(1, SimTime{1});
+  builder.free_at_end(frees, buffers(5));
+  const TaskId between = builder.add_fixed(2, SimTime{1});
+  builder.depend(frees, between);
+  builder.depend(between, asks);
+  const Stop stop = stop_of(std::move(builder), machine);
+  CHECK(stop.out_of_memory);
+  CHECK(stop.text == "3 of 4 tasks can never start: pool 'host' is too small\n"
+                     "lane 'a': task 1 asks for 6 B of pool 'host', of which 5 B of 10 B are free\n"
+                     "  held: 5 B by 'buffers' (task 0)\n"
+                     "  5 B of 'buffers' are freed when task 2 ends\n"
+                     "    task 2 waits for task 3: dependency\n"
+                     "    task 3 waits for task 1: dependency\n"
+                     "  so at most 5 B can be free before task 1 starts; a pool of 11 B would do\n"
+                     "lane 'b': task 2 waits for task 3: dependency\n"
+                     "  task 3 waits for task 1: dependency\n"
+                     "  task 1 waits for room in pool 'host'\n"
+                     "lane 'c': task 3 waits for task 1: dependency\n"
+                     "  task 1 waits for room in pool 'host'");
+}
+
+TEST_CASE("a task that would free the bytes itself at its end waits for itself") {
+  const Machine machine = machine_of(1, 10);
+  TaskGraphBuilder builder;
+  builder.hold_from_the_start(weights(6));
+  const TaskId task = builder.add_fixed(0, SimTime{1});
+  builder.allocate_at_start(task, buffers(5));
+  builder.free_at_end(task, weights(6));
+  CHECK(stop_of(std::move(builder), machine).text ==
+        "1 of 1 tasks can never start: pool 'host' is too small\n"
+        "lane 'a': task 0 asks for 5 B of pool 'host', of which 4 B of 10 B are free\n"
+        "  held: 6 B by 'weights' (from the start)\n"
+        "  6 B of 'weights' are freed when task 0 ends\n"
+        "  so at most 4 B can be free before task 0 starts; a pool of 11 B would do");
+}
+
+// Each lane holds half of the pool and frees it behind a task that asks for the other.
+TEST_CASE("lanes that starve each other are both explained") {
+  const Machine machine = machine_of(2, 2);
+  TaskGraphBuilder builder;
+  for (const LaneId lane : {0U, 1U}) {
+    builder.allocate_at_start(builder.add_fixed(lane, SimTime{1}), {0, lane, 1});
+    builder.allocate_at_start(builder.add_fixed(lane, SimTime{1}), {0, lane, 1});
+    builder.free_at_end(builder.add_fixed(lane, SimTime{1}), {0, lane, 2});
+  }
+  const Stop stop = stop_of(std::move(builder), machine);
+  CHECK(stop.out_of_memory);
+  CHECK(stop.text == "4 of 6 tasks can never start: pool 'host' is too small\n"
+                     "lane 'a': task 1 asks for 1 B of pool 'host', of which 0 B of 2 B are free\n"
+                     "  held: 1 B by 'weights' (task 0) and 1 B by 'buffers' (task 3)\n"
+                     "  1 B of 'buffers' are freed when task 5 ends\n"
+                     "    task 5 waits for task 4: lane 'b' runs it first\n"
+                     "    task 4 waits for room in pool 'host'\n"
+                     "lane 'b': task 4 asks for 1 B of pool 'host', of which 0 B of 2 B are free\n"
+                     "  held: 1 B by 'weights' (task 0) and 1 B by 'buffers' (task 3)\n"
+                     "  1 B of 'weights' are freed when task 2 ends\n"
+                     "    task 2 waits for task 1: lane 'a' runs it first\n"
+                     "    task 1 waits for room in pool 'host'");
+}
+
+// Task 0 waits for task 3, which is behind task 2, which waits for task 1, which is
+// behind task 0.
+TEST_CASE("lanes that wait for each other are a circle, not out of memory") {
+  const Machine machine = machine_of(2, 0);
+  TaskGraphBuilder builder;
+  for (const LaneId lane : {0U, 0U, 1U, 1U}) {
+    static_cast<void>(builder.add_fixed(lane, SimTime{1}));
+  }
+  builder.depend(0, 3);
+  builder.depend(2, 1);
+  const Stop stop = stop_of(std::move(builder), machine);
+  CHECK_FALSE(stop.out_of_memory);
+  CHECK(stop.text == "4 of 4 tasks can never start: they wait for each other in a circle\n"
+                     "a circle of 4 waits\n"
+                     "  task 0 waits for task 3: dependency\n"
+                     "  task 3 waits for task 2: lane 'b' runs it first\n"
+                     "  task 2 waits for task 1: dependency\n"
+                     "  task 1 waits for task 0: lane 'a' runs it first");
+}
+
+// Tasks 1 and 2 of lane b wait for each other. Task 3 asks for bytes that task 4 frees,
+// which waits for task 2: a larger pool helps task 3, but not the circle.
+TEST_CASE("a circle comes before the pool that it keeps full") {
+  const Machine machine = machine_of(4, 10);
+  TaskGraphBuilder builder;
+  builder.hold_from_the_start(weights(6));
+  static_cast<void>(builder.add_fixed(0, SimTime{1}));
+  for (const LaneId lane : {1U, 1U, 2U, 3U}) {
+    static_cast<void>(builder.add_fixed(lane, SimTime{1}));
+  }
+  builder.depend(1, 2);
+  builder.allocate_at_start(3, buffers(5));
+  builder.depend(4, 2);
+  builder.free_at_end(4, weights(6));
+  const Stop stop = stop_of(std::move(builder), machine);
+  CHECK_FALSE(stop.out_of_memory);
+  CHECK(stop.text == "4 of 5 tasks can never start: they wait for each other in a circle\n"
+                     "a circle of 2 waits\n"
+                     "  task 1 waits for task 2: dependency\n"
+                     "  task 2 waits for task 1: lane 'b' runs it first\n"
+                     "lane 'c': task 3 asks for 5 B of pool 'host', of which 4 B of 10 B are free\n"
+                     "  held: 6 B by 'weights' (from the start)\n"
+                     "  6 B of 'weights' are freed when task 4 ends\n"
+                     "    task 4 waits for task 2: dependency\n"
+                     "    task 2 waits in a circle, see above\n"
+                     "lane 'd': task 4 waits for task 2: dependency\n"
+                     "  task 2 waits in a circle, see above");
+}
+
+TEST_CASE("a circle beside a pool that is too small names both") {
+  const Machine machine = machine_of(2, 10);
+  TaskGraphBuilder builder;
+  builder.allocate_at_start(builder.add_fixed(0, SimTime{1}), buffers(11));
+  static_cast<void>(builder.add_fixed(1, SimTime{1}));
+  static_cast<void>(builder.add_fixed(1, SimTime{1}));
+  builder.depend(1, 2);
+  const Stop stop = stop_of(std::move(builder), machine);
+  CHECK_FALSE(stop.out_of_memory);
+  CHECK(stop.text.starts_with("3 of 3 tasks can never start: they wait for each other in a circle "
+                              "and pool 'host' is too small\n"));
+}
+
+// Ten lanes whose tasks ask for too much, of two pools; the last two are not listed.
+TEST_CASE("eight lanes are listed, the others counted, and all their pools named") {
+  Machine machine = machine_of(10, 1'234'567);
+  machine.pools.push_back({"other", 1, PoolMode::stall, {"buffers"}});
+  TaskGraphBuilder builder;
+  for (LaneId lane = 0; lane < 10; ++lane) {
+    const TaskId task = builder.add_fixed(lane, SimTime{1});
+    builder.allocate_at_start(task, lane == 9 ? MemoryChange{1, 0, 2} : buffers(2'000'000));
+  }
+  const std::string text = stop_of(std::move(builder), machine).text;
+  CHECK(text.starts_with("10 of 10 tasks can never start: pools 'host' and 'other' are too small\n"
+                         "lane 'a': task 0 asks for 2 MB of pool 'host', of which 1.235 MB "
+                         "(1234567 B) of 1.235 MB (1234567 B) are free\n"));
+  CHECK(text.find("lane 'h'") != std::string::npos);
+  CHECK(text.find("lane 'i'") == std::string::npos);
+  CHECK(text.ends_with("\nand 2 more lanes"));
+}
+
+// Twenty tasks in a ring, and four rings of two beside it.
+TEST_CASE("long circles are shortened and many circles counted") {
+  const Machine machine = machine_of(28, 0);
+  TaskGraphBuilder builder;
+  for (LaneId lane = 0; lane < 28; ++lane) {
+    static_cast<void>(builder.add_fixed(lane, SimTime{1}));
+  }
+  for (TaskId task = 0; task < 20; ++task) {
+    builder.depend(task, (task + 1) % 20);
+  }
+  TaskGraphBuilder many = builder;
+  const auto add_pair = [](TaskGraphBuilder& to, TaskId task) {
+    to.depend(task, task + 1);
+    to.depend(task + 1, task);
+  };
+  add_pair(builder, 20);
+  const std::string two = stop_of(std::move(builder), machine).text;
+  CHECK(two.find("in a circle\na circle of 2 waits\n  task 20 waits for task 21: dependency\n") !=
+        std::string::npos);
+  CHECK(two.find("a circle of 20 waits\n  task 0 waits for task 1: dependency\n") !=
+        std::string::npos);
+  CHECK(two.ends_with("\n  task 7 waits for task 8: dependency\n"
+                      "  ... 11 more waits ...\n"
+                      "  task 19 waits for task 0: dependency"));
+  for (const TaskId task : {20U, 22U, 24U, 26U}) {
+    add_pair(many, task);
+  }
+  CHECK(stop_of(std::move(many), machine).text.ends_with("\nand 2 more circles"));
+}
+
+// A line of lanes, each waiting for the next, the last one short of memory.
+TEST_CASE("a long way to the cause is cut short") {
+  const Machine machine = machine_of(10, 1);
+  TaskGraphBuilder builder;
+  for (LaneId lane = 0; lane < 10; ++lane) {
+    static_cast<void>(builder.add_fixed(lane, SimTime{1}));
+  }
+  for (TaskId task = 0; task < 9; ++task) {
+    builder.depend(task, task + 1);
+  }
+  builder.allocate_at_start(9, buffers(2));
+  const std::string text = stop_of(std::move(builder), machine).text;
+  CHECK(text.find("\nlane 'a': task 0 waits for task 1: dependency\n"
+                  "  task 1 waits for task 2: dependency\n"
+                  "  task 2 waits for task 3: dependency\n"
+                  "  task 3 waits for task 4: dependency\n"
+                  "  task 4 waits for task 5: dependency\n"
+                  "  task 5 waits for task 6: dependency\n"
+                  "  task 6 waits for others in turn\n") != std::string::npos);
+}
+
+// Six owners hold bytes, one of them by six tasks; four tasks would free some of them,
+// but all behind the one that asks.
+TEST_CASE("many holders and many who would free are counted") {
+  Machine machine = machine_of(1, 12);
+  machine.pools[0].owners = {"a", "b", "c", "d", "e", "f"};
+  TaskGraphBuilder builder;
+  for (OwnerId owner = 1; owner < 6; ++owner) {
+    builder.hold_from_the_start({0, owner, 1});
+  }
+  for (int i = 0; i < 6; ++i) {
+    builder.allocate_at_start(builder.add_fixed(0, SimTime{1}), {0, 0, 1});
+  }
+  builder.allocate_at_start(builder.add_fixed(0, SimTime{1}), {0, 0, 2});
+  for (OwnerId owner = 1; owner < 5; ++owner) {
+    builder.free_at_end(builder.add_fixed(0, SimTime{1}), {0, owner, 1});
+  }
+  CHECK(
+      stop_of(std::move(builder), machine).text ==
+      "5 of 11 tasks can never start: pool 'host' is too small\n"
+      "lane 'a': task 6 asks for 2 B of pool 'host', of which 1 B of 12 B are free\n"
+      "  held: 6 B by 'a' (task 0, task 1, task 2, task 3 and 2 more tasks), 1 B by 'b' (from the "
+      "start), 1 B by 'c' (from the start), 1 B by 'd' (from the start) and 2 more\n"
+      "  1 B of 'b' are freed when task 7 ends\n"
+      "    task 7 waits for task 6: lane 'a' runs it first\n"
+      "  1 B of 'c' are freed when task 8 ends\n"
+      "    task 8 waits for task 6: lane 'a' runs it first\n"
+      "  and 2 more that would free some\n"
+      "  so at most 1 B can be free before task 6 starts; a pool of 13 B would do");
+}
+
+} // namespace
+} // namespace spillway
