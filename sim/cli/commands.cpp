@@ -9,7 +9,7 @@
 namespace spillway {
 namespace {
 
-const std::array<Command, 7> table{{
+const std::array<Command, 8> table{{
     {"run", "SCENARIO", "simulate one policy: does it fit, how fast is it, what holds memory",
      run_run},
     {"compare", "SCENARIO", "set policies side by side; --axis varies settings", run_compare},
@@ -20,6 +20,8 @@ const std::array<Command, 7> table{{
      "compare predictions with published figures, or with measured steps and traces", run_validate},
     {"calibrate", "MEASUREMENTS...", "turn micro-benchmark records into a hardware file",
      run_calibrate},
+    {"replay", "FILE", "replay a task graph of your own, and say what decides its time",
+     run_replay},
     {"catalog", "[NAME]",
      "list models, hardware, frameworks, scenarios and trace formats, or show one's sources",
      run_catalog},

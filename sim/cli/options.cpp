@@ -30,6 +30,9 @@ po::options_description describe(const OptionSet& set, CommonOptions& out) {
         "slower");
     add("quiet,q", po::bool_switch(&out.quiet), "no remarks on standard error");
   }
+  if (set.graph) {
+    add("quiet,q", po::bool_switch(&out.quiet), "no remarks on standard error");
+  }
   if (set.band) {
     add("jobs", po::value(&out.jobs)->value_name("N"), "threads (default: one per processor)");
     add("no-band", po::bool_switch(&out.no_band), "expected values only, without low and high");

@@ -43,6 +43,7 @@ struct CommonOptions {
 // Which options a command has, beside --help, --catalog.
 struct OptionSet {
   bool scenario = false; // --set, --policy, --no-fold, --quiet
+  bool graph = false;    // --quiet
   bool band = false;     // --jobs, --no-band
   bool json = false;
   bool csv = false;

@@ -9,14 +9,15 @@ check='
 BEGIN {
   allowed["sim/base"] = "sim/base"
   allowed["sim/engine"] = "sim/base sim/engine"
+  allowed["sim/graph_file"] = "sim/base sim/engine sim/graph_file"
   allowed["hw_models"] = "sim/base hw_models"
   allowed["hw_models/calibration"] = "sim/base hw_models hw_models/calibration"
   allowed["workloads"] = "sim/base workloads"
   allowed["policies"] = "sim/base hw_models workloads policies"
   allowed["sim/lower"] = "sim/base sim/engine hw_models workloads policies sim/lower"
   allowed["sim/analysis"] = "sim/base sim/engine sim/analysis"
-  allowed["results"] = "sim/base sim/engine hw_models hw_models/calibration workloads policies" \
-                       " sim/lower sim/analysis results"
+  allowed["results"] = "sim/base sim/engine sim/graph_file hw_models hw_models/calibration" \
+                       " workloads policies sim/lower sim/analysis results"
   allowed["sim/cli"] = allowed["results"] " sim/cli"
 }
 function folder_of(path) {

@@ -1,0 +1,16 @@
+// Replays what came from a file.
+#pragma once
+
+#include "sim/engine/timeline.hpp"
+#include "sim/graph_file/named_graph.hpp"
+
+#include <string>
+
+namespace spillway {
+
+// As replay(), in words for the one who wrote the file, which messages call `name`:
+// a Deadlock names its tasks, and a task that frees what its owner does not hold at
+// that moment is an InputError. std::overflow_error as replay().
+[[nodiscard]] Timeline replay_named(const NamedGraph& named, const std::string& name);
+
+} // namespace spillway

@@ -1,0 +1,285 @@
+// Task graphs as files: what is read, what is refused in which words, and that
+// nothing is lost on the way out and in again.
+#include "sim/base/error.hpp"
+#include "sim/engine/engine.hpp"
+#include "sim/graph_file/graph_file.hpp"
+#include "sim/graph_file/replay_named.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+namespace {
+
+const std::string machine_text = "kind: task_graph\n"
+                                 "resources: {link: 10e9, host: 12 GB/s}\n"
+                                 "lanes: [compute, copies]\n"
+                                 "pools:\n"
+                                 "  HBM: {capacity: 80 GB, mode: stall, held: {weights: 5 GB}}\n";
+
+// What is wrong with the tasks, without the place, the excerpt of the file and the hint.
+std::string first_mistake(const std::string& tasks) {
+  try {
+    static_cast<void>(parse_graph(machine_text + "tasks:\n" + tasks, "own.yaml"));
+  } catch (const InputError& error) {
+    const Diagnostic& first = error.diagnostics().front();
+    return first.message + (first.hint.empty() ? "" : " | " + first.hint);
+  }
+  return "";
+}
+
+std::string message_of(const std::string& text) {
+  try {
+    static_cast<void>(parse_graph(text, "own.yaml"));
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// The example of graph_file.hpp: load moves 1e9 bytes over the link (weight 1) and the
+// host (weight 0.5) at its limit of 5e9 bytes/s after 2 us, so it ends at 200002 us.
+TEST_CASE("a file says all that a graph has") {
+  const NamedGraph named = parse_graph(
+      machine_text +
+          "tasks:\n"
+          "  - {name: load, lane: copies, latency: 2 us, work: 1 GB,\n"
+          "     over: {link: 1, host: 0.5}, limit: 5e9, allocate: {HBM: {buffer: 1 GB}}}\n"
+          "  - {name: product, lane: compute, time: 5 ms, after: [load],\n"
+          "     free: {HBM: {buffer: 1 GB}}}\n",
+      "own.yaml");
+  CHECK(named.task_names == std::vector<std::string>{"load", "product"});
+  CHECK(named.machine.resources[0].capacity == 10e9);
+  CHECK(named.machine.resources[1].capacity == 12e9);
+  CHECK(named.machine.pools[0].capacity == 80'000'000'000);
+  CHECK(named.machine.pools[0].mode == PoolMode::stall);
+  CHECK(named.machine.pools[0].owners == std::vector<std::string>{"weights", "buffer"});
+  CHECK(named.graph.uses_of(named.graph.route[0]).size() == 2);
+  CHECK(named.graph.rate_limit[0] == 5e9);
+  const Timeline timeline = replay_named(named, "own.yaml");
+  CHECK(timeline.end[0] == SimTime{200'002'000'000});
+  CHECK(timeline.makespan == SimTime{205'002'000'000});
+  CHECK(timeline.peaks[0].owners == std::vector<std::int64_t>{5'000'000'000, 1'000'000'000});
+}
+
+TEST_CASE("a graph that is written and read again is the same to the last bit") {
+  Machine machine;
+  machine.resources = {{"link", 0.1 + 0.2}, {"a: b", 1e300}};
+  machine.lanes = {{"null"}, {"lane \"two\" \\"}, {"- x"}};
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  machine.pools = {{"HBM", most, PoolMode::record, {"never used", "b", "a"}},
+                   {"host", 0, PoolMode::stall, {}}};
+  TaskGraphBuilder builder;
+  const std::vector<Use> uses{{1, 1.0 / 3}, {0, 5e-324}};
+  static_cast<void>(builder.add_flow(2, SimTime{1}, 1e-7, builder.add_route(uses), 7.0 / 9));
+  static_cast<void>(builder.add_fixed(1, SimTime{std::int64_t{1} << 62}));
+  static_cast<void>(builder.add_fixed(1, SimTime{(std::int64_t{1} << 53) + 1}));
+  static_cast<void>(builder.add_flow(0, SimTime{0}, 0, builder.add_route({}), 1.5));
+  builder.depend(0, 3); // later in the file
+  builder.depend(0, 1);
+  builder.allocate_at_start(0, {0, 2, (std::int64_t{1} << 53) + 1});
+  builder.free_at_end(2, {0, 1, std::int64_t{3} << 40});
+  builder.hold_from_the_start({0, 1, std::int64_t{3} << 40});
+  NamedGraph named{machine, {}, {"first", "~", "{3}", "#4"}};
+  named.graph = std::move(builder).build(machine);
+
+  const std::string text = graph_text(named);
+  const NamedGraph again = parse_graph(text, "own.yaml");
+  CHECK(graph_text(again) == text);
+  CHECK(again.task_names == named.task_names);
+  CHECK(again.machine.resources[0].capacity == machine.resources[0].capacity);
+  CHECK(again.machine.lanes[1].name == machine.lanes[1].name);
+  CHECK(again.machine.pools[0].owners == machine.pools[0].owners);
+  CHECK(again.machine.pools[0].capacity == most);
+  CHECK(again.graph.fixed_time == named.graph.fixed_time);
+  CHECK(again.graph.work == named.graph.work);
+  CHECK(again.graph.rate_limit == named.graph.rate_limit);
+  CHECK(again.graph.route == named.graph.route);
+  CHECK(again.graph.route_uses[0].resource == 1);
+  CHECK(again.graph.route_uses[1].weight == 5e-324);
+  CHECK(again.graph.successors == named.graph.successors);
+  CHECK(again.graph.allocations[0].bytes == named.graph.allocations[0].bytes);
+  CHECK(again.graph.initial[0].bytes == named.graph.initial[0].bytes);
+}
+
+TEST_CASE("a graph is written in one line per pool and task, with exact short numbers") {
+  Machine machine;
+  machine.resources = {{"link", 10e9}};
+  machine.lanes = {{"a"}};
+  machine.pools = {{"HBM", std::int64_t{80} << 30, PoolMode::stall, {"x"}}};
+  TaskGraphBuilder builder;
+  const std::vector<Use> uses{{0, 0.5}};
+  const TaskId flow = builder.add_flow(0, SimTime{2'000'000}, 1e9, builder.add_route(uses));
+  builder.allocate_at_start(flow, {0, 0, 1000});
+  builder.allocate_at_start(flow, {0, 0, 1}); // becomes one change of 1001 bytes
+  builder.free_at_end(builder.add_fixed(0, SimTime{0}), {0, 0, 1001});
+  builder.depend(1, 0);
+  NamedGraph named{machine, {}, {"load", "end"}};
+  named.graph = std::move(builder).build(machine);
+  CHECK(graph_text(named) ==
+        "kind: task_graph\n"
+        "resources: {link: 10000000000}\n"
+        "lanes: [a]\n"
+        "pools:\n"
+        "  HBM: {capacity: 80 GiB, mode: stall, owners: [x]}\n"
+        "tasks:\n"
+        "  - {name: load, lane: a, work: 1000000000, latency: 2 us, over: {link: 0.5}, "
+        "allocate: {HBM: {x: 1001 B}}}\n"
+        "  - {name: end, lane: a, time: 0 s, after: [load], free: {HBM: {x: 1001 B}}}\n");
+}
+
+TEST_CASE("an empty graph can be written and read") {
+  NamedGraph named;
+  named.graph = TaskGraphBuilder{}.build(named.machine);
+  CHECK(graph_text(named) == "kind: task_graph\nlanes: []\ntasks: []\n");
+  CHECK(parse_graph(graph_text(named), "own.yaml").graph.task_count() == 0);
+}
+
+TEST_CASE("what no file can hold is refused on writing") {
+  NamedGraph named;
+  named.machine.lanes = {{"a"}, {"a"}};
+  named.graph = TaskGraphBuilder{}.build(named.machine);
+  CHECK_THROWS_WITH_AS(static_cast<void>(graph_text(named)), "'a' cannot name a lane in a file",
+                       std::logic_error);
+  named.machine.lanes = {{"a"}, {""}};
+  CHECK_THROWS_WITH_AS(static_cast<void>(graph_text(named)), "'' cannot name a lane in a file",
+                       std::logic_error);
+  named.machine.lanes = {{"a"}, {"b"}};
+  named.task_names = {"task of nobody"};
+  CHECK_THROWS_WITH_AS(static_cast<void>(graph_text(named)),
+                       "a graph has another number of tasks than of their names", std::logic_error);
+  named.task_names.clear();
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  named.machine.pools = {{"HBM", 1, PoolMode::record, {"x"}}};
+  TaskGraphBuilder builder;
+  builder.hold_from_the_start({0, 0, most});
+  builder.hold_from_the_start({0, 0, 1});
+  named.graph = std::move(builder).build(named.machine);
+  CHECK_THROWS_WITH_AS(static_cast<void>(graph_text(named)),
+                       "'x' changes by more than 2^63 bytes at once", std::overflow_error);
+}
+
+TEST_CASE("mistakes point into the file, several in one run") {
+  CHECK(message_of("kind: task_graph\n"
+                   "lanes: [compute]\n"
+                   "tasks:\n"
+                   "  - {name: load, lane: compte, time: 1 ms}\n"
+                   "  - {name: product, lane: compute, time: 1, after: [laod]}\n") ==
+        "own.yaml:4:24: error: unknown lane 'compte'\n"
+        "    4 |   - {name: load, lane: compte, time: 1 ms}\n"
+        "      |                        ^ did you mean 'compute'?\n"
+        "own.yaml:5:42: error: 'time' needs a unit\n"
+        "    5 |   - {name: product, lane: compute, time: 1, after: [laod]}\n"
+        "      |                                          ^ write for example \"8 us\"\n"
+        "own.yaml:5:53: error: unknown task 'laod'\n"
+        "    5 |   - {name: product, lane: compute, time: 1, after: [laod]}\n"
+        "      |                                                     ^ did you mean 'load'?");
+}
+
+TEST_CASE("mistakes of the whole file are named") {
+  CHECK(
+      message_of("kind: graph\nlanes: []\ntasks: []\n").find("unknown value 'graph' for 'kind'") !=
+      std::string::npos);
+  const std::string nothing = message_of("kind: task_graph\nlane: [a]\n");
+  CHECK(nothing.find("missing key 'lanes' in 'task_graph'") != std::string::npos);
+  CHECK(nothing.find("missing key 'tasks' in 'task_graph'") != std::string::npos);
+  CHECK(nothing.find("unknown key 'lane' in 'task_graph'") != std::string::npos);
+  CHECK(nothing.find("did you mean 'lanes'?") != std::string::npos);
+  const std::string shapes = message_of("kind: task_graph\nresources: []\nlanes: a\npools: 1\n"
+                                        "tasks: {a: 1}\n");
+  CHECK(shapes.find("'resources' must be a map") != std::string::npos);
+  CHECK(shapes.find("'lanes' must be a list of names") != std::string::npos);
+  CHECK(shapes.find("write [a]") != std::string::npos);
+  CHECK(shapes.find("'pools' must be a map") != std::string::npos);
+  CHECK(shapes.find("'tasks' must be a list") != std::string::npos);
+  const std::string values =
+      message_of("kind: task_graph\nresources: {link: 0, host: 1 GBs}\nlanes: [a, a, [b]]\n"
+                 "pools: {HBM: {capacity: 1, mode: stal, owners: [x, x], held: {y: 1 B}}}\n"
+                 "tasks: []\n");
+  CHECK(values.find("'link' must be greater than 0, not 0") != std::string::npos);
+  CHECK(values.find("unknown unit 'GBs' in 'host'") != std::string::npos);
+  CHECK(values.find("lane 'a' is named twice") != std::string::npos);
+  CHECK(values.find("'capacity' needs a unit") != std::string::npos);
+  CHECK(values.find("unknown value 'stal' for 'mode'") != std::string::npos);
+  CHECK(values.find("owner 'x' is named twice") != std::string::npos);
+  CHECK(values.find("unknown owner 'y'") != std::string::npos);
+  CHECK(message_of("kind: task_graph\npools: {HBM: {}}\nlanes: []\ntasks: []\n")
+            .find("missing key 'capacity' in 'HBM'") != std::string::npos);
+}
+
+TEST_CASE("mistakes of a task are named, with what would be right") {
+  CHECK(first_mistake("  - {lane: compute, time: 1 s}\n") == "missing key 'name' in 'tasks[0]'");
+  CHECK(first_mistake("  - {name: a, time: 1 s}\n") == "missing key 'lane' in 'a'");
+  CHECK(first_mistake("  - {name: '', lane: compute, time: 1 s}\n") ==
+        "'name' must be a text that is not empty");
+  CHECK(first_mistake("  - {name: a, lane: [compute], time: 1 s}\n") == "'lane' must be a name");
+  CHECK(first_mistake("  - {name: a, lane: compute, time: 1 s}\n"
+                      "  - {name: a, lane: compute, time: 1 s}\n") == "task 'a' is named twice");
+  CHECK(first_mistake("  - 1\n") == "'tasks[0]' must be a map, not '1'");
+  CHECK(first_mistake("  - {name: a, lane: compute}\n") ==
+        "task 'a' has neither 'time' nor 'work'");
+  CHECK(first_mistake("  - {name: a, lane: compute, time: 1 s, work: 1, limit: 1}\n") ==
+        "'time' and 'work' exclude each other | what a flow needs before it moves anything is its "
+        "'latency'");
+  CHECK(first_mistake("  - {name: a, lane: compute, time: 1 s, over: {link: 1}}\n") ==
+        "'over' goes with 'work' | a task with 'time' uses nothing");
+  CHECK(first_mistake("  - {name: a, lane: compute, work: 1}\n") ==
+        "a flow over no resource needs a 'limit'");
+  CHECK(first_mistake("  - {name: a, lane: compute, work: -1, limit: 1}\n") ==
+        "'work' must be at least 0, not -1");
+  CHECK(first_mistake("  - {name: a, lane: compute, work: 1, limit: 0}\n") ==
+        "'limit' must be greater than 0, not 0");
+  CHECK(first_mistake("  - {name: a, lane: compute, work: 1, over: {lnik: 1}}\n") ==
+        "unknown resource 'lnik' | did you mean 'link'?");
+  CHECK(first_mistake("  - {name: a, lane: compute, work: 1, over: {link: 0}}\n") ==
+        "'link' must be greater than 0, not 0");
+  CHECK(first_mistake("  - {name: a, lane: compute, time: 2000 h}\n") ==
+        "'time' must be between 0 s and 1281 h, not 2000 h");
+  CHECK(first_mistake("  - {name: a, lane: compute, time: 1 s, after: a}\n") ==
+        "'after' must be a list of names | write [a]");
+  CHECK(first_mistake("  - {name: a, lane: compute, time: 1 s, after: [a]}\n") ==
+        "task 'a' cannot run after itself");
+  CHECK(first_mistake("  - {name: b, lane: compute, time: 1 s}\n"
+                      "  - {name: a, lane: compute, time: 1 s, after: [b, b]}\n") ==
+        "'after' names 'b' twice");
+  CHECK(first_mistake("  - {name: a, lane: compute, time: 1 s, allocate: {HMB: {x: 1 B}}}\n") ==
+        "unknown pool 'HMB' | did you mean 'HBM'?");
+  CHECK(first_mistake("  - {name: a, lane: compute, time: 1 s, free: {HBM: 1 GB}}\n") ==
+        "'HBM' must be a map");
+  CHECK(first_mistake("  - {name: a, lane: compute, time: 1 s, allocate: {HBM: {x: 1.5 B}}}\n") ==
+        "'x' must be a whole number of bytes, not '1.5 B'");
+  CHECK(first_mistake("  - {name: a, lane: compute, time: 1 s, afetr: [a]}\n") ==
+        "unknown key 'afetr' in 'a' | did you mean 'after'?");
+}
+
+TEST_CASE("freeing what an owner does not hold is the file's mistake") {
+  const NamedGraph named = parse_graph(
+      machine_text + "tasks:\n  - {name: a, lane: compute, time: 1 s, free: {HBM: {x: 1 kB}}}\n",
+      "own.yaml");
+  CHECK_THROWS_WITH_AS(static_cast<void>(replay_named(named, "own.yaml")),
+                       "error: own.yaml: 1000 bytes freed in pool 'HBM' by 'x', which holds 0\n"
+                       "      an owner frees what tasks that started before have allocated for it",
+                       InputError);
+}
+
+TEST_CASE("a deadlock of a file names its tasks") {
+  const NamedGraph named = load_graph("tests/graphs/too-large.yaml");
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(replay_named(named, "own.yaml")),
+      "1 of 2 tasks can never start: pool 'HBM' is too small\n"
+      "lane 'compute': 'large' asks for 4 GB of pool 'HBM', of which 3 GB of 10 GB "
+      "are free\n"
+      "  held: 7 GB by 'weights' (from the start)\n"
+      "  7 GB are never freed, so at most 3 GB can ever be free; a pool of 11 GB "
+      "would do",
+      Deadlock);
+}
+
+} // namespace
+} // namespace spillway
