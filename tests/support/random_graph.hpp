@@ -3,6 +3,7 @@
 
 #include "sim/engine/machine.hpp"
 #include "sim/engine/task_graph.hpp"
+#include "sim/graph_file/named_graph.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -181,6 +182,14 @@ private:
 
 [[nodiscard]] inline RandomCase random_case(std::uint64_t seed) {
   return RandomCaseMaker(seed).make();
+}
+
+[[nodiscard]] inline NamedGraph named(const RandomCase& made) {
+  NamedGraph graph{made.machine, made.graph, {}};
+  for (TaskId task = 0; task < made.graph.task_count(); ++task) {
+    graph.task_names.push_back("task " + std::to_string(task));
+  }
+  return graph;
 }
 
 } // namespace spillway::test
