@@ -144,8 +144,8 @@ private:
   void add_lanes() {
     std::vector<StuckLane> lanes(stuck_.begin(), stuck_.end());
     std::erase_if(lanes, [this](const StuckLane& lane) { return in_circle_.count(lane.head) > 0; });
-    std::ranges::stable_partition(lanes,
-                                  [](const StuckLane& lane) { return lane.short_of != no_id; });
+    std::stable_partition(lanes.begin(), lanes.end(),
+                          [](const StuckLane& lane) { return lane.short_of != no_id; });
     const std::size_t listed = std::min(lanes.size(), most_lanes);
     for (const StuckLane& lane : std::span(lanes).first(listed)) {
       if (lane.short_of != no_id) {

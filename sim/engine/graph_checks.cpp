@@ -191,11 +191,12 @@ public:
       return {};
     }
     std::vector<TaskId> tasks;
-    for (auto task = last_first.rbegin(); task != last_first.rend(); ++task) {
-      if (among_[*task] != 0) {
-        tasks.push_back(static_cast<TaskId>(*task));
+    for (const std::size_t task : last_first) {
+      if (among_[task] != 0) {
+        tasks.push_back(static_cast<TaskId>(task));
       }
     }
+    std::ranges::reverse(tasks);
     return tasks;
   }
 

@@ -260,6 +260,7 @@ private:
   // Flows over the same resources in the same order share a route.
   [[nodiscard]] RouteId route_of(const std::vector<Use>& uses) {
     std::vector<std::pair<ResourceId, std::uint64_t>> key;
+    key.reserve(uses.size());
     for (const Use& use : uses) {
       key.emplace_back(use.resource, std::bit_cast<std::uint64_t>(use.weight));
     }
