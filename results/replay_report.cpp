@@ -129,17 +129,29 @@ std::string sharing_text(const NamedGraph& named, const Timeline& timeline, std:
   return text + table.render("  ");
 }
 
-std::string lanes_text(const NamedGraph& named, const Timeline& timeline) {
+// The `top` lanes that are busy the longest, in their own order.
+std::string lanes_text(const NamedGraph& named, const Timeline& timeline, std::size_t top) {
+  std::vector<LaneUse> uses;
+  std::vector<LaneId> lanes;
+  for (LaneId lane = 0; lane < named.machine.lanes.size(); ++lane) {
+    uses.push_back(use_of_lane(named.graph, timeline, lane));
+    lanes.push_back(lane);
+  }
+  std::ranges::stable_sort(lanes, std::greater<>{}, [&](LaneId lane) { return uses[lane].busy; });
+  lanes.resize(std::min(lanes.size(), top));
+  std::ranges::sort(lanes);
   TextTable table;
   table.add({"lane", "tasks", "busy", "share", "waits for tasks", "for memory", "done early"});
   table.add_rule();
-  for (LaneId lane = 0; lane < named.machine.lanes.size(); ++lane) {
-    const LaneUse use = use_of_lane(named.graph, timeline, lane);
+  for (const LaneId lane : lanes) {
+    const LaneUse& use = uses[lane];
     table.add({named.machine.lanes[lane].name, fmt::format("{}", use.tasks), time_text(use.busy),
                share(use.busy, timeline.makespan), time_text(use.waits_for_tasks),
                time_text(use.waits_for_memory), time_text(use.done)});
   }
-  return "\nHow busy the lanes are\n" + table.render("  ");
+  const std::size_t more = uses.size() - lanes.size();
+  return "\nHow busy the lanes are\n" + table.render("  ") +
+         (more == 0 ? "" : fmt::format("  and {} less busy\n", plural(more, "lane")));
 }
 
 std::string pools_text(const NamedGraph& named, const Timeline& timeline) {
@@ -268,7 +280,7 @@ std::string replay_text(const std::string& title, const NamedGraph& named, const
   if (named.graph.task_count() > 0) {
     text += critical_text(named, timeline, top);
   }
-  return text + sharing_text(named, timeline, top) + lanes_text(named, timeline) +
+  return text + sharing_text(named, timeline, top) + lanes_text(named, timeline, top) +
          pools_text(named, timeline);
 }
 

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace spillway {
@@ -42,23 +44,21 @@ public:
   Report(const TaskGraph& graph, const Machine& machine, std::span<const StuckLane> stuck,
          std::span<const std::string> names)
       : graph_(graph), machine_(machine), stuck_(stuck), names_(names),
-        state_(graph, machine, stuck), circles_(state_.order().circles(no_id)) {
-    for (const std::vector<Wait>& circle : circles_) {
-      for (const Wait& wait : circle) {
-        in_circle_.insert(wait.task);
-      }
-    }
-  }
+        state_(graph, machine, stuck) {}
 
   [[nodiscard]] DeadlockText write() {
     add_circles();
     add_lanes();
-    return {headline() + text_, circles_.empty()};
+    return {headline() + text_, state_.circles().empty()};
   }
 
 private:
   [[nodiscard]] std::string name(TaskId task) const {
     return names_.empty() ? fmt::format("task {}", task) : fmt::format("'{}'", names_[task]);
+  }
+
+  [[nodiscard]] const std::string& lane_name(TaskId task) const {
+    return machine_.lanes[graph_.lane[task]].name;
   }
 
   void add_line(std::size_t indent, const std::string& line) {
@@ -68,7 +68,7 @@ private:
   // What is wrong in a few words; pools were collected on the way.
   [[nodiscard]] std::string headline() const {
     std::vector<std::string> reasons;
-    if (!circles_.empty()) {
+    if (!state_.circles().empty()) {
       reasons.emplace_back("they wait for each other in a circle");
     }
     if (!too_small_.empty()) {
@@ -83,9 +83,8 @@ private:
   // ---- Who waits for whom ----
 
   [[nodiscard]] std::string wait_text(const Wait& wait) const {
-    const std::string reason = wait.by_lane ? fmt::format("lane '{}' runs it first",
-                                                          machine_.lanes[graph_.lane[wait.on]].name)
-                                            : "dependency";
+    const std::string reason =
+        wait.by_lane ? fmt::format("lane '{}' runs it first", lane_name(wait.on)) : "dependency";
     return fmt::format("{} waits for {}: {}", name(wait.task), name(wait.on), reason);
   }
 
@@ -101,37 +100,39 @@ private:
   }
 
   void add_circles() {
-    const std::size_t shown = std::min(circles_.size(), most_circles);
+    const std::size_t shown = std::min(state_.circles().size(), most_circles);
     for (std::size_t i = 0; i < shown; ++i) {
-      add_line(0, fmt::format("a circle of {} waits", circles_[i].size()));
-      add_waits(1, circles_[i]);
+      add_line(0, fmt::format("a circle of {} waits", state_.circles()[i].size()));
+      add_waits(1, state_.circles()[i]);
     }
-    if (shown < circles_.size()) {
-      add_line(0, fmt::format("and {} more circles", circles_.size() - shown));
+    if (shown < state_.circles().size()) {
+      add_line(0, fmt::format("and {} more circles", state_.circles().size() - shown));
     }
   }
 
-  // From `task` on, until a cause is reached. The first wait has been said when
-  // `said` is set.
-  void add_way_to_cause(std::size_t indent, TaskId task, bool said) {
-    std::set<TaskId> seen;
-    for (std::size_t steps = 0; in_circle_.count(task) == 0; ++steps) {
-      const std::optional<Wait> wait = state_.next_wait(task);
-      if (!wait) {
-        add_line(indent, fmt::format("{} waits for room in pool '{}'", name(task),
-                                     machine_.pools[pool_missed_by(task)].name));
+  // The waits of a way from a task to its cause, up to a lane that is listed already.
+  // The first `said` of them have been said.
+  void add_way(std::size_t indent, TaskId task, std::span<const Wait> way, std::size_t said) {
+    for (std::size_t i = 0; i < way.size(); ++i) {
+      if (i >= said && listed_.count(task) > 0) {
+        add_line(indent, fmt::format("{} waits, see lane '{}'", name(task), lane_name(task)));
         return;
       }
-      if (steps == most_steps || !seen.insert(task).second) {
+      if (i == most_steps) {
         add_line(indent, fmt::format("{} waits for others in turn", name(task)));
         return;
       }
-      if (!said || steps > 0) {
-        add_line(indent, wait_text(*wait));
+      if (i >= said) {
+        add_line(indent, wait_text(way[i]));
       }
-      task = wait->on;
+      task = way[i].on;
     }
-    add_line(indent, fmt::format("{} waits in a circle, see above", name(task)));
+    if (state_.is_in_circle(task)) {
+      add_line(indent, fmt::format("{} waits in a circle, see above", name(task)));
+    } else {
+      add_line(indent, fmt::format("{} waits for room in pool '{}'", name(task),
+                                   machine_.pools[pool_missed_by(task)].name));
+    }
   }
 
   [[nodiscard]] PoolId pool_missed_by(TaskId head) const {
@@ -140,31 +141,47 @@ private:
 
   // ---- Lanes ----
 
-  // Those that lack memory come before those that wait for them.
   void add_lanes() {
-    std::vector<StuckLane> lanes(stuck_.begin(), stuck_.end());
-    std::erase_if(lanes, [this](const StuckLane& lane) { return in_circle_.count(lane.head) > 0; });
-    std::stable_partition(lanes.begin(), lanes.end(),
-                          [](const StuckLane& lane) { return lane.short_of != no_id; });
+    const std::vector<StuckLane> lanes = lanes_by_distance();
     const std::size_t listed = std::min(lanes.size(), most_lanes);
     for (const StuckLane& lane : std::span(lanes).first(listed)) {
       if (lane.short_of != no_id) {
         add_starved(lane);
-      } else {
-        add_line(0, fmt::format("lane '{}': {}", machine_.lanes[lane.lane].name,
-                                wait_text(*state_.next_wait(lane.head))));
-        add_way_to_cause(1, lane.head, true);
+        continue;
       }
+      const std::vector<Wait> way = state_.way_to_cause(lane.head, most_steps + 1);
+      add_line(0, fmt::format("lane '{}': {}", lane_name(lane.head), wait_text(way.front())));
+      add_way(1, lane.head, way, 1);
+      listed_.insert(lane.head);
     }
     for (const StuckLane& lane : std::span(lanes).subspan(listed)) {
-      if (lane.short_of != no_id && circles_.empty()) {
+      if (lane.short_of != no_id && state_.circles().empty()) {
         note_too_small(lane.short_of);
       }
     }
-    if (lanes.size() > most_lanes) {
-      const std::size_t more = lanes.size() - most_lanes;
+    if (lanes.size() > listed) {
+      const std::size_t more = lanes.size() - listed;
       add_line(0, fmt::format("and {} more lane{}", more, more == 1 ? "" : "s"));
     }
+  }
+
+  // Without those that wait in a circle shown. Those that lack memory come first, then
+  // the others, the nearest to a cause first.
+  [[nodiscard]] std::vector<StuckLane> lanes_by_distance() const {
+    std::vector<std::pair<std::size_t, StuckLane>> lanes;
+    for (const StuckLane& lane : stuck_) {
+      if (!state_.is_in_circle(lane.head)) {
+        lanes.emplace_back(state_.distance_to_cause(lane.head), lane);
+      }
+    }
+    std::stable_sort(lanes.begin(), lanes.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<StuckLane> sorted;
+    sorted.reserve(lanes.size());
+    for (const auto& [distance, lane] : lanes) {
+      sorted.push_back(lane);
+    }
+    return sorted;
   }
 
   void add_starved(const StuckLane& lane) {
@@ -174,12 +191,12 @@ private:
       asked += change.pool == lane.short_of ? change.bytes : 0;
     }
     add_line(0, fmt::format("lane '{}': {} asks for {} of pool '{}', of which {} of {} are free",
-                            machine_.lanes[lane.lane].name, name(lane.head), bytes_text(asked),
-                            pool.name, bytes_text(lane.free_bytes), bytes_text(pool.capacity)));
+                            lane_name(lane.head), name(lane.head), bytes_text(asked), pool.name,
+                            bytes_text(lane.free_bytes), bytes_text(pool.capacity)));
     if (const std::string held = holders_text(lane.short_of); !held.empty()) {
       add_line(1, "held: " + held);
     }
-    if (explain_shortage(lane, asked) || circles_.empty()) {
+    if (explain_shortage(lane, asked) || state_.circles().empty()) {
       note_too_small(lane.short_of);
     }
   }
@@ -270,7 +287,7 @@ private:
       if (!back.empty()) {
         add_waits(2, back);
       } else if (release.task != lane.head) {
-        add_way_to_cause(2, release.task, false);
+        add_way(2, release.task, state_.way_to_cause(release.task, most_steps + 1), 0);
       }
     }
     if (shown < releases.size()) {
@@ -283,8 +300,7 @@ private:
   std::span<const StuckLane> stuck_;
   std::span<const std::string> names_;
   Standstill state_;
-  std::vector<std::vector<Wait>> circles_;
-  std::set<TaskId> in_circle_;
+  std::set<TaskId> listed_;         // heads of lanes that wait for others
   std::set<std::string> too_small_; // pools, quoted
   std::string text_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace spillway {
@@ -76,7 +77,13 @@ Standstill::Standstill(const TaskGraph& graph, const Machine& machine,
                        std::span<const StuckLane> stuck)
     : graph_(graph), machine_(machine), left_(find_left(graph, stuck)),
       head_(machine.lanes.size(), no_id), lacks_memory_(machine.lanes.size(), 0),
-      needs_(graph.task_count()), order_(graph, left_) {
+      needs_(graph.task_count()), order_(graph, left_), circles_(order_.circles(no_id)),
+      in_circle_(graph.task_count(), 0) {
+  for (const std::vector<Wait>& circle : circles_) {
+    for (const Wait& wait : circle) {
+      in_circle_[wait.task] = 1;
+    }
+  }
   for (const StuckLane& lane : stuck) {
     head_[lane.lane] = lane.head;
     lacks_memory_[lane.lane] = lane.short_of != no_id ? 1 : 0;
@@ -103,6 +110,49 @@ std::optional<Wait> Standstill::next_wait(TaskId task) const {
     return std::nullopt;
   }
   return Wait{task, needs_[task].front(), false};
+}
+
+std::vector<Wait> Standstill::way_to_cause(TaskId task, std::size_t most) const {
+  std::vector<Wait> way;
+  std::set<TaskId> seen;
+  for (TaskId at = task; !is_in_circle(at) && way.size() < most;) {
+    const std::optional<Wait> wait = next_wait(at);
+    if (!wait) {
+      break;
+    }
+    if (!seen.insert(at).second) { // round and round, but beside the circle that is known
+      way = way_to_circle(task);
+      break;
+    }
+    way.push_back(*wait);
+    at = wait->on;
+  }
+  way.resize(std::min(way.size(), most));
+  return way;
+}
+
+std::vector<Wait> Standstill::way_to_circle(TaskId task) const {
+  std::vector<Wait> way;
+  for (std::size_t i = 0; i < circles_.size() && way.empty(); ++i) {
+    way = order_.chain(task, circles_[i].front().task);
+  }
+  const auto reached =
+      std::ranges::find_if(way, [this](const Wait& wait) { return is_in_circle(wait.on); });
+  way.resize(std::min(way.size(), static_cast<std::size_t>(reached - way.begin()) + 1));
+  return way;
+}
+
+std::size_t Standstill::distance_to_cause(TaskId task) const {
+  constexpr std::size_t far = 1000;
+  std::size_t distance = 0;
+  for (; distance < far && !is_in_circle(task); ++distance) {
+    const std::optional<Wait> wait = next_wait(task);
+    if (!wait) {
+      break;
+    }
+    task = wait->on;
+  }
+  return distance;
 }
 
 std::vector<Standstill::Holder> Standstill::holders(PoolId pool) const {

@@ -8,6 +8,7 @@
 #include "sim/engine/machine.hpp"
 #include "sim/engine/task_graph.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -22,6 +23,16 @@ public:
   [[nodiscard]] bool is_left(TaskId task) const { return left_[task] != 0; } // never ended
   [[nodiscard]] std::size_t left_count() const;
   [[nodiscard]] const TaskOrder& order() const { return order_; } // among tasks that are left
+
+  // Tasks that wait for each other, out of each set of such tasks the shortest circle.
+  [[nodiscard]] const std::vector<std::vector<Wait>>& circles() const { return circles_; }
+  [[nodiscard]] bool is_in_circle(TaskId task) const { return in_circle_[task] != 0; }
+
+  // The waits from a task to a cause, which is a task in one of these circles, or one that
+  // lacks memory. Ends after `most` of them.
+  [[nodiscard]] std::vector<Wait> way_to_cause(TaskId task, std::size_t most) const;
+  // How many waits that takes, as far as it matters for an order.
+  [[nodiscard]] std::size_t distance_to_cause(TaskId task) const;
 
   // What a task waits for next: the head of its lane if it is not that itself, else the
   // lowest task that it depends on and that is left. None for a head that lacks memory.
@@ -52,6 +63,8 @@ public:
   [[nodiscard]] std::int64_t held_after(PoolId pool, std::span<const char> counts) const;
 
 private:
+  [[nodiscard]] std::vector<Wait> way_to_circle(TaskId task) const;
+
   const TaskGraph& graph_;
   const Machine& machine_;
   std::vector<char> left_;
@@ -59,6 +72,8 @@ private:
   std::vector<char> lacks_memory_;         // per lane
   std::vector<std::vector<TaskId>> needs_; // per task that is left: dependencies that are
   TaskOrder order_;
+  std::vector<std::vector<Wait>> circles_;
+  std::vector<char> in_circle_; // per task
 };
 
 } // namespace spillway

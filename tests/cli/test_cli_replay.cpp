@@ -70,6 +70,11 @@ TEST_CASE("replay says which task waited for memory, and --top shortens its list
   CHECK(contains(shorter.out, "  product 1  compute"));
   CHECK_FALSE(contains(shorter.out, "  load 2  "));
   CHECK(contains(shorter.out, "  and 2 shorter, 800 ms in all\n"));
+  CHECK_FALSE(contains(shorter.out, "less busy"));
+  const ProgramResult one = ask({"replay", stall, "--top", "1"});
+  CHECK(contains(one.out, "  compute      2  600 ms"));
+  CHECK_FALSE(contains(one.out, "  loads        2"));
+  CHECK(contains(one.out, "  and 1 lane less busy\n"));
 }
 
 TEST_CASE("replay of one task has little to say") {
@@ -157,8 +162,7 @@ TEST_CASE("a pool that is too small is the answer no, with who holds it") {
         "lane 'compute': 'product' waits for 'load 2': dependency\n"
         "  'load 2' waits for room in pool 'HBM'\n"
         "lane 'stores': 'store' waits for 'product': dependency\n"
-        "  'product' waits for 'load 2': dependency\n"
-        "  'load 2' waits for room in pool 'HBM'\n");
+        "  'product' waits, see lane 'compute'\n");
 }
 
 TEST_CASE("tasks that wait in a circle are wrong input, with every step") {

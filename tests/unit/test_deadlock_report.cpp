@@ -108,11 +108,10 @@ TEST_CASE("bytes that are freed too late are followed to the task that waits for
                      "    task 2 waits for task 3: dependency\n"
                      "    task 3 waits for task 1: dependency\n"
                      "  so at most 5 B can be free before task 1 starts; a pool of 11 B would do\n"
-                     "lane 'b': task 2 waits for task 3: dependency\n"
-                     "  task 3 waits for task 1: dependency\n"
-                     "  task 1 waits for room in pool 'host'\n"
                      "lane 'c': task 3 waits for task 1: dependency\n"
-                     "  task 1 waits for room in pool 'host'");
+                     "  task 1 waits for room in pool 'host'\n"
+                     "lane 'b': task 2 waits for task 3: dependency\n"
+                     "  task 3 waits, see lane 'c'");
 }
 
 TEST_CASE("a task that would free the bytes itself at its end waits for itself") {
@@ -264,25 +263,75 @@ TEST_CASE("long circles are shortened and many circles counted") {
   CHECK(stop_of(std::move(many), machine).text.ends_with("\nand 2 more circles"));
 }
 
-// A line of lanes, each waiting for the next, the last one short of memory.
+// Task 1 lacks bytes that task 2 frees. From there it is a line of lanes, each waiting for
+// the next, to task 11, which asks for more than the pool.
 TEST_CASE("a long way to the cause is cut short") {
-  const Machine machine = machine_of(10, 1);
+  const Machine machine = machine_of(11, 2);
   TaskGraphBuilder builder;
-  for (LaneId lane = 0; lane < 10; ++lane) {
+  builder.allocate_at_start(builder.add_fixed(0, SimTime{1}), buffers(1));
+  builder.allocate_at_start(builder.add_fixed(0, SimTime{1}), weights(2));
+  for (LaneId lane = 1; lane < 11; ++lane) {
     static_cast<void>(builder.add_fixed(lane, SimTime{1}));
   }
-  for (TaskId task = 0; task < 9; ++task) {
+  builder.free_at_end(2, buffers(1));
+  for (TaskId task = 2; task < 11; ++task) {
     builder.depend(task, task + 1);
   }
-  builder.allocate_at_start(9, buffers(2));
+  builder.allocate_at_start(11, buffers(3));
   const std::string text = stop_of(std::move(builder), machine).text;
-  CHECK(text.find("\nlane 'a': task 0 waits for task 1: dependency\n"
-                  "  task 1 waits for task 2: dependency\n"
-                  "  task 2 waits for task 3: dependency\n"
-                  "  task 3 waits for task 4: dependency\n"
-                  "  task 4 waits for task 5: dependency\n"
-                  "  task 5 waits for task 6: dependency\n"
-                  "  task 6 waits for others in turn\n") != std::string::npos);
+  CHECK(text.find("\n  1 B of 'buffers' are freed when task 2 ends\n"
+                  "    task 2 waits for task 3: dependency\n"
+                  "    task 3 waits for task 4: dependency\n"
+                  "    task 4 waits for task 5: dependency\n"
+                  "    task 5 waits for task 6: dependency\n"
+                  "    task 6 waits for task 7: dependency\n"
+                  "    task 7 waits for task 8: dependency\n"
+                  "    task 8 waits for others in turn\n"
+                  "lane 'k': task 11 asks for 3 B") != std::string::npos);
+  // The lanes that wait follow, the nearest to the cause first.
+  CHECK(text.ends_with("\nlane 'j': task 10 waits for task 11: dependency\n"
+                       "  task 11 waits for room in pool 'host'\n"
+                       "lane 'i': task 9 waits for task 10: dependency\n"
+                       "  task 10 waits, see lane 'j'\n"
+                       "lane 'h': task 8 waits for task 9: dependency\n"
+                       "  task 9 waits, see lane 'i'\n"
+                       "lane 'g': task 7 waits for task 8: dependency\n"
+                       "  task 8 waits, see lane 'h'\n"
+                       "lane 'f': task 6 waits for task 7: dependency\n"
+                       "  task 7 waits, see lane 'g'\n"
+                       "lane 'e': task 5 waits for task 6: dependency\n"
+                       "  task 6 waits, see lane 'f'\n"
+                       "and 3 more lanes"));
+}
+
+// Tasks 0, 1 and 2 wait in a circle of three, 3 and 4 in one of two, and both for each
+// other: the smaller one is shown. Going by the lowest dependency, lane f never comes there.
+TEST_CASE("a lane that waits for a larger circle is led to the one shown") {
+  const Machine machine = machine_of(6, 0);
+  TaskGraphBuilder builder;
+  for (LaneId lane = 0; lane < 6; ++lane) {
+    static_cast<void>(builder.add_fixed(lane, SimTime{1}));
+  }
+  for (const auto& [task, on] :
+       {std::pair{0U, 1U}, {1U, 2U}, {2U, 0U}, {3U, 4U}, {4U, 3U}, {2U, 3U}, {3U, 0U}, {5U, 0U}}) {
+    builder.depend(task, on);
+  }
+  CHECK(stop_of(std::move(builder), machine).text ==
+        "6 of 6 tasks can never start: they wait for each other in a circle\n"
+        "a circle of 2 waits\n"
+        "  task 3 waits for task 4: dependency\n"
+        "  task 4 waits for task 3: dependency\n"
+        "lane 'a': task 0 waits for task 1: dependency\n"
+        "  task 1 waits for task 2: dependency\n"
+        "  task 2 waits for task 3: dependency\n"
+        "  task 3 waits in a circle, see above\n"
+        "lane 'b': task 1 waits for task 2: dependency\n"
+        "  task 2 waits for task 3: dependency\n"
+        "  task 3 waits in a circle, see above\n"
+        "lane 'c': task 2 waits for task 3: dependency\n"
+        "  task 3 waits in a circle, see above\n"
+        "lane 'f': task 5 waits for task 0: dependency\n"
+        "  task 0 waits, see lane 'a'");
 }
 
 // Six owners hold bytes, one of them by six tasks; four tasks would free some of them,
