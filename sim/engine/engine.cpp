@@ -23,7 +23,7 @@ public:
 
 private:
   void take_first_heads();
-  // One instant.
+  void finish_instant();
   void end_everything_due();
   void start_candidates();
 
@@ -64,19 +64,10 @@ Replay::Replay(const TaskGraph& graph, const Machine& machine, std::span<const L
 Timeline Replay::run() {
   take_first_heads();
   start_candidates();
-  EventHeap& heap = state_.heap;
-  while (!heap.empty()) {
-    state_.now = heap.top().time;
-    do {
-      // Another round when something that started takes no time at all.
-      end_everything_due();
-      start_candidates();
-    } while (!heap.empty() && heap.top().time == state_.now);
-    state_.flows.solve_dirty_domains(state_.now, heap);
-    if (iteration_ended_) {
-      iteration_ended_ = false;
-      recurrence_.end_of_iteration(state_);
-    }
+  finish_instant();
+  while (!state_.events.empty()) {
+    state_.now = state_.events.top().time;
+    finish_instant();
   }
   if (ended_ < graph_.task_count()) {
     report_deadlock();
@@ -87,11 +78,27 @@ Timeline Replay::run() {
   return std::move(timeline_);
 }
 
+// Ends and starts come in rounds: another one when something that started takes no time at
+// all. Then what moves now shares anew.
+void Replay::finish_instant() {
+  EventTree& events = state_.events;
+  while (!events.empty() && events.top().time == state_.now) {
+    end_everything_due();
+    start_candidates();
+  }
+  state_.flows.solve_dirty_domains(state_.now, events);
+  if (iteration_ended_) {
+    iteration_ended_ = false;
+    recurrence_.end_of_iteration(state_);
+  }
+}
+
 void Replay::take_first_heads() {
   for (LaneId lane = 0; lane < state_.lanes.size(); ++lane) {
     LaneState& state = state_.lanes[lane];
     state.position = graph_.lane_offset[lane];
-    if (state.position < graph_.lane_offset[lane + 1]) {
+    state.end = graph_.lane_offset[lane + 1];
+    if (state.position < state.end) {
       state.head = graph_.lane_tasks[state.position];
       if (state_.unmet[state.head] == 0) {
         candidates_.push_back(lane);
@@ -101,13 +108,13 @@ void Replay::take_first_heads() {
 }
 
 void Replay::end_everything_due() {
-  EventHeap& heap = state_.heap;
-  while (!heap.empty() && heap.top().time == state_.now) {
-    const LaneId lane = heap.top().lane;
-    heap.pop();
+  EventTree& events = state_.events;
+  while (!events.empty() && events.top().time == state_.now) {
+    const LaneId lane = events.top().lane;
+    events.pop();
     if (state_.lanes[lane].stage == HeadStage::latency) {
       state_.lanes[lane].stage = HeadStage::flowing;
-      state_.flows.begin(lane, state_.lanes[lane].head, state_.now, heap);
+      state_.flows.begin(lane, state_.lanes[lane].head, state_.now, events);
     } else {
       end_task(lane);
     }
@@ -119,12 +126,13 @@ void Replay::end_everything_due() {
 // before now; then by lane. A lane is a candidate at most once: its head becomes
 // ready once, and it is starved of one pool.
 void Replay::start_candidates() {
-  if (candidates_.size() > 1) {
-    std::sort(candidates_.begin(), candidates_.end(), [this](LaneId a, LaneId b) {
-      const SimTime since_a = state_.lanes[a].ready_since;
-      const SimTime since_b = state_.lanes[b].ready_since;
-      return since_a < since_b || (since_a == since_b && a < b);
-    });
+  const auto before = [this](LaneId a, LaneId b) {
+    const SimTime since_a = state_.lanes[a].ready_since;
+    const SimTime since_b = state_.lanes[b].ready_since;
+    return since_a < since_b || (since_a == since_b && a < b);
+  };
+  if (!std::is_sorted(candidates_.begin(), candidates_.end(), before)) {
+    std::sort(candidates_.begin(), candidates_.end(), before);
   }
   for (const LaneId lane : candidates_) {
     start_head(lane);
@@ -146,8 +154,15 @@ void Replay::start_head(LaneId lane) {
   }
   record_cause(state, lane);
   timeline_.start[task] = state_.now;
-  state.stage = graph_.work[task] > 0 ? HeadStage::latency : HeadStage::fixed;
-  state_.heap.set(lane, later(state_.now, graph_.fixed_time[task]));
+  const SimTime time = graph_.fixed_time[task];
+  const bool flows = graph_.work[task] > 0;
+  if (flows && time == SimTime{0}) {
+    state.stage = HeadStage::flowing;
+    state_.flows.begin(lane, task, state_.now, state_.events);
+    return;
+  }
+  state.stage = flows ? HeadStage::latency : HeadStage::fixed;
+  state_.events.set(lane, later(state_.now, time));
 }
 
 // The rule stands in timeline.hpp.
@@ -156,9 +171,9 @@ void Replay::record_cause(const LaneState& state, LaneId lane) {
   Cause cause = Cause::beginning;
   TaskId by = no_id;
   SimTime when{-1};
-  if (state.position > graph_.lane_offset[lane]) {
+  if (state.previous != no_id) {
     cause = Cause::lane;
-    by = graph_.lane_tasks[state.position - 1];
+    by = state.previous;
     when = state.free_since;
   }
   const TaskId released_by = timeline_.cause_task[task];
@@ -213,8 +228,9 @@ void Replay::advance(LaneId lane) {
   LaneState& state = state_.lanes[lane];
   state.stage = HeadStage::idle;
   state.free_since = state_.now;
+  state.previous = state.head;
   ++state.position;
-  if (state.position == graph_.lane_offset[lane + 1]) {
+  if (state.position == state.end) {
     state.head = no_id;
     return;
   }

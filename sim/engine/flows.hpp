@@ -5,8 +5,9 @@
 // rate stays needs nothing at all. A flow's end is set once per change of rate.
 #pragma once
 
-#include "sim/engine/event_heap.hpp"
+#include "sim/engine/event_tree.hpp"
 #include "sim/engine/fair_share.hpp"
+#include "sim/engine/share_cache.hpp"
 #include "sim/engine/sharing_domains.hpp"
 #include "sim/engine/sim_clock.hpp"
 
@@ -29,6 +30,9 @@ public:
     double remaining = 0;
     double rate = 0;
     double alone_rate = 0;
+    double rate_limit = 0;
+    RouteId route = no_id;
+    bool changed = false; // its rate, since it began
   };
   // What sharing cost a flow, and the resource that bound it for the longest time.
   struct Loss {
@@ -38,8 +42,8 @@ public:
 
   Flows(const TaskGraph& graph, const Machine& machine)
       : graph_(graph), machine_(machine), domains_(graph, machine.resources.size()),
-        solver_(machine.resources.size()), flows_(machine.lanes.size()),
-        dirty_(domains_.count(), 0) {
+        solver_(machine.resources.size()), cache_(domains_.most_members(), domains_.flow_count()),
+        key_(domains_.count(), 0), flows_(machine.lanes.size()), dirty_(domains_.count(), 0) {
     dirty_domains_.reserve(domains_.count());
     demands_.reserve(domains_.most_members());
     shares_.reserve(domains_.most_members());
@@ -55,7 +59,7 @@ public:
   }
 
   // Its rate comes with the next solve_dirty_domains(), or at once when it shares nothing.
-  void begin(LaneId lane, TaskId task, SimTime now, EventHeap& heap) {
+  void begin(LaneId lane, TaskId task, SimTime now, EventTree& events) {
     const RouteId route = graph_.route[task];
     Flow& flow = flows_[lane];
     flow.task = task;
@@ -63,12 +67,16 @@ public:
     flow.bound_since = flow.updated = now;
     flow.remaining = graph_.work[task];
     flow.rate = 0;
-    flow.alone_rate = std::min(graph_.rate_limit[task], alone_rate_[route]);
+    flow.changed = false;
+    flow.rate_limit = graph_.rate_limit[task];
+    flow.route = route;
+    flow.alone_rate = std::min(flow.rate_limit, alone_rate_[route]);
     const std::uint32_t domain = domains_.of_route(route);
     if (domain == no_id) {
-      set_share(lane, {graph_.rate_limit[task], no_id}, now, heap);
+      set_share(lane, {flow.rate_limit, no_id}, now, events);
     } else {
       domains_.insert(domain, lane);
+      key_[domain] += ShareCache::key_of(route, flow.rate_limit);
       mark_dirty(domain);
     }
   }
@@ -77,36 +85,34 @@ public:
   [[nodiscard]] Loss end(LaneId lane, SimTime start, SimTime now) {
     Flow& flow = flows_[lane];
     const TaskId task = flow.task;
-    const RouteId route = graph_.route[task];
+    const RouteId route = flow.route;
     const std::uint32_t domain = domains_.of_route(route);
     if (domain == no_id) {
       flow.task = no_id;
       return {};
     }
     domains_.erase(domain, lane);
+    key_[domain] -= ShareCache::key_of(route, flow.rate_limit);
     mark_dirty(domain);
-    settle_binding(lane, now);
     flow.task = no_id;
+    if (!flow.changed && flow.rate == flow.alone_rate) {
+      return {}; // as fast as alone from beginning to end
+    }
+    settle_binding(lane, now);
     const SimTime alone = graph_.fixed_time[task] + flow_time(graph_.work[task], flow.alone_rate);
     return take_loss(lane, route, now - start - alone);
   }
 
-  void solve_dirty_domains(SimTime now, EventHeap& heap) {
+  void solve_dirty_domains(SimTime now, EventTree& events) {
     for (const std::uint32_t domain : dirty_domains_) {
       dirty_[domain] = 0;
       const std::span<const LaneId> members = domains_.members(domain);
-      if (members.empty()) {
-        continue;
-      }
-      demands_.clear();
-      for (const LaneId lane : members) {
-        const TaskId task = flows_[lane].task;
-        demands_.push_back({graph_.uses_of(graph_.route[task]), graph_.rate_limit[task]});
-      }
-      solver_.solve(demands_, machine_.resources, shares_);
-      ++solver_calls;
-      for (std::size_t i = 0; i < members.size(); ++i) {
-        set_share(members[i], shares_[i], now, heap);
+      if (!members.empty()) {
+        ++solver_calls;
+        const ShareCache::Entry* entry = shares_of(members, key_[domain]);
+        for (const LaneId lane : members) {
+          set_share(lane, (entry++)->share, now, events);
+        }
       }
     }
     dirty_domains_.clear();
@@ -128,7 +134,35 @@ public:
   std::uint64_t solver_calls = 0;
 
 private:
-  void set_share(LaneId lane, const FlowShare& share, SimTime now, EventHeap& heap) {
+  // One entry a member, in their order.
+  [[nodiscard]] const ShareCache::Entry* shares_of(std::span<const LaneId> members,
+                                                   std::uint64_t key) {
+    ShareCache::Entry* const entries = cache_.entries(key);
+    if (cache_.holds(key, members.size()) && are_those_of(members, entries)) {
+      return entries;
+    }
+    demands_.clear();
+    for (const LaneId lane : members) {
+      demands_.push_back({graph_.uses_of(flows_[lane].route), flows_[lane].rate_limit});
+    }
+    solver_.solve(demands_, machine_.resources, shares_);
+    cache_.claim(key, members.size());
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const Flow& flow = flows_[members[i]];
+      entries[i] = {flow.route, flow.rate_limit, shares_[i]};
+    }
+    return entries;
+  }
+
+  [[nodiscard]] bool are_those_of(std::span<const LaneId> members,
+                                  const ShareCache::Entry* entry) const {
+    return std::all_of(members.begin(), members.end(), [&](LaneId lane) {
+      const ShareCache::Entry& known = *entry++;
+      return known.route == flows_[lane].route && known.rate_limit == flows_[lane].rate_limit;
+    });
+  }
+
+  void set_share(LaneId lane, const FlowShare& share, SimTime now, EventTree& events) {
     Flow& flow = flows_[lane];
     if (share.rate == flow.rate && share.bound_by == flow.bound_by) {
       return;
@@ -138,11 +172,14 @@ private:
     if (share.rate == flow.rate) {
       return; // and the end stays as it is
     }
-    const double elapsed = static_cast<double>((now - flow.updated).count()) / ps_per_second;
-    flow.remaining = std::max(0.0, flow.remaining - flow.rate * elapsed);
+    if (flow.rate > 0) {
+      const double elapsed = static_cast<double>((now - flow.updated).count()) / ps_per_second;
+      flow.remaining = std::max(0.0, flow.remaining - flow.rate * elapsed);
+      flow.changed = true;
+    }
     flow.rate = share.rate;
     flow.updated = now;
-    heap.set(lane, later(now, flow_time(flow.remaining, flow.rate)));
+    events.set(lane, later(now, flow_time(flow.remaining, flow.rate)));
   }
 
   // Charges the time since the last change to the resource that bound the flow
@@ -150,7 +187,7 @@ private:
   void settle_binding(LaneId lane, SimTime now) {
     Flow& flow = flows_[lane];
     if (flow.bound_by != no_id && flow.rate < flow.alone_rate) {
-      const std::span<const Use> uses = graph_.uses_of(graph_.route[flow.task]);
+      const std::span<const Use> uses = graph_.uses_of(flow.route);
       std::size_t at = 0;
       while (uses[at].resource != flow.bound_by) {
         ++at;
@@ -185,6 +222,8 @@ private:
   const Machine& machine_;
   SharingDomains domains_;
   FairShareSolver solver_;
+  ShareCache cache_;
+  std::vector<std::uint64_t> key_; // by domain, of the flows that move now
   std::vector<Flow> flows_;        // by lane
   std::vector<double> alone_rate_; // by route, without the task's own limit
   // Per lane and position on its flow's route: for how long that use bound the

@@ -94,7 +94,7 @@ RecurrenceFinder::Snapshot RecurrenceFinder::take(const ReplayState& state) cons
   for (LaneId lane = 0; lane < state.lanes.size(); ++lane) {
     const bool running = runs(state.lanes[lane].stage);
     shot.start.push_back(running ? state.timeline.start[state.lanes[lane].head] : SimTime{0});
-    shot.event.push_back(running ? state.heap.time_of(lane) : SimTime{0});
+    shot.event.push_back(running ? state.events.time_of(lane) : SimTime{0});
     shot.flows.push_back(state.flows.of(lane));
     const std::span<const SimTime> bound = state.flows.bound_times(lane);
     shot.bound_times.insert(shot.bound_times.end(), bound.begin(), bound.end());
@@ -171,7 +171,7 @@ bool RecurrenceFinder::head_is_alike(const Snapshot& then, const ReplayState& st
   }
   const Timeline& timeline = state.timeline;
   const TaskId cause = timeline.cause_task[a.head];
-  return state.heap.time_of(lane) - state.now == then.event[lane] - then.now &&
+  return state.events.time_of(lane) - state.now == then.event[lane] - then.now &&
          timeline.start[b.head] - state.now == then.start[lane] - then.now &&
          timeline.cause[b.head] == timeline.cause[a.head] &&
          timeline.cause_pool[b.head] == timeline.cause_pool[a.head] &&
@@ -355,7 +355,7 @@ void RecurrenceFinder::skip(const Snapshot& then, std::uint64_t times, std::size
       }
     }
   }
-  state.heap.shift(shift);
+  state.events.shift(shift);
   state.flows.shift(shift);
   state.flows.solver_calls += times * (state.flows.solver_calls - then.solver_calls);
   state.ledger.repeat_since(then.held, times);

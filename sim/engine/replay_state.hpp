@@ -4,7 +4,7 @@
 // (recurrence.hpp). At the end of an instant nothing else is pending.
 #pragma once
 
-#include "sim/engine/event_heap.hpp"
+#include "sim/engine/event_tree.hpp"
 #include "sim/engine/flows.hpp"
 #include "sim/engine/memory_ledger.hpp"
 #include "sim/engine/task_graph.hpp"
@@ -26,7 +26,9 @@ enum class HeadStage : std::uint8_t {
 
 struct LaneState {
   TaskId head = no_id;        // running, or the next to run; no_id = none left
+  TaskId previous = no_id;    // the task before it
   std::uint32_t position = 0; // of the head, in TaskGraph::lane_tasks
+  std::uint32_t end = 0;      // of the lane's tasks
   HeadStage stage = HeadStage::idle;
   PoolId short_of = no_id;     // while starved
   LaneId next_starved = no_id; // of the same pool
@@ -37,7 +39,7 @@ struct LaneState {
 struct ReplayState {
   ReplayState(const TaskGraph& task_graph, const Machine& abstract_machine)
       : graph(task_graph), machine(abstract_machine), lanes(machine.lanes.size()),
-        unmet(graph.dependency_count), heap(machine.lanes.size()),
+        unmet(graph.dependency_count), events(machine.lanes.size()),
         ledger(machine.pools, graph.initial), flows(graph, machine) {
     const std::size_t count = graph.task_count();
     timeline.ready.assign(count, SimTime{0});
@@ -55,7 +57,7 @@ struct ReplayState {
   SimTime now{0};
   std::vector<LaneState> lanes;
   std::vector<std::uint32_t> unmet; // per task: dependencies that have not ended
-  EventHeap heap;                   // per lane: when its head ends, or ends its latency
+  EventTree events;                 // per lane: when its head ends, or ends its latency
   MemoryLedger ledger;
   Flows flows;
   Timeline timeline; // of a released task that has not started: ready, and in cause_task

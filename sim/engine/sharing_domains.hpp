@@ -53,6 +53,7 @@ public:
 
   [[nodiscard]] std::size_t count() const { return domains_.size(); }
   [[nodiscard]] std::size_t most_members() const { return most_members_; }
+  [[nodiscard]] std::size_t flow_count() const { return flow_count_; } // that share anything
   // no_id when the route uses nothing.
   [[nodiscard]] std::uint32_t of_route(RouteId route) const { return of_route_[route]; }
 
@@ -102,6 +103,7 @@ private:
     for (std::size_t i = 0; i < graph.lane_tasks.size(); ++i) {
       const TaskId task = graph.lane_tasks[i];
       if (graph.work[task] > 0 && of_route_[graph.route[task]] != no_id) {
+        ++flow_count_;
         Domain& domain = domains_[of_route_[graph.route[task]]];
         if (domain.last_lane != graph.lane[task]) {
           domain.last_lane = graph.lane[task];
@@ -122,6 +124,7 @@ private:
   std::vector<Domain> domains_;
   std::vector<LaneId> members_;
   std::size_t most_members_ = 0;
+  std::size_t flow_count_ = 0;
 };
 
 } // namespace spillway

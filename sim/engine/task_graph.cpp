@@ -14,12 +14,6 @@ namespace spillway {
 
 namespace {
 
-template <class Item>
-std::span<const Item> row(const std::vector<std::uint32_t>& offset, const std::vector<Item>& items,
-                          std::size_t index) {
-  return std::span<const Item>(items).subspan(offset[index], offset[index + 1] - offset[index]);
-}
-
 void require(bool holds, std::size_t task, const char* what) {
   if (!holds) {
     throw std::logic_error(fmt::format("task {}: {}", task, what));
@@ -106,26 +100,6 @@ void check_machine(const Machine& machine) {
 }
 
 } // namespace
-
-std::span<const TaskId> TaskGraph::successors_of(TaskId task) const {
-  return row(successor_offset, successors, task);
-}
-
-std::span<const TaskId> TaskGraph::tasks_of(LaneId lane_id) const {
-  return row(lane_offset, lane_tasks, lane_id);
-}
-
-std::span<const Use> TaskGraph::uses_of(RouteId route_id) const {
-  return row(route_offset, route_uses, route_id);
-}
-
-std::span<const MemoryChange> TaskGraph::allocations_of(TaskId task) const {
-  return row(allocate_offset, allocations, task);
-}
-
-std::span<const MemoryChange> TaskGraph::frees_of(TaskId task) const {
-  return row(free_offset, frees, task);
-}
 
 TaskId TaskGraphBuilder::add_fixed(LaneId lane, SimTime duration) {
   lane_.push_back(lane);

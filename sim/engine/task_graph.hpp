@@ -60,11 +60,29 @@ public:
   std::vector<Use> route_uses;
   std::vector<MemoryChange> initial; // held before time zero
 
-  [[nodiscard]] std::span<const TaskId> successors_of(TaskId task) const;
-  [[nodiscard]] std::span<const TaskId> tasks_of(LaneId lane_id) const;
-  [[nodiscard]] std::span<const Use> uses_of(RouteId route_id) const;
-  [[nodiscard]] std::span<const MemoryChange> allocations_of(TaskId task) const;
-  [[nodiscard]] std::span<const MemoryChange> frees_of(TaskId task) const;
+  [[nodiscard]] std::span<const TaskId> successors_of(TaskId task) const {
+    return row(successor_offset, successors, task);
+  }
+  [[nodiscard]] std::span<const TaskId> tasks_of(LaneId lane_id) const {
+    return row(lane_offset, lane_tasks, lane_id);
+  }
+  [[nodiscard]] std::span<const Use> uses_of(RouteId route_id) const {
+    return row(route_offset, route_uses, route_id);
+  }
+  [[nodiscard]] std::span<const MemoryChange> allocations_of(TaskId task) const {
+    return row(allocate_offset, allocations, task);
+  }
+  [[nodiscard]] std::span<const MemoryChange> frees_of(TaskId task) const {
+    return row(free_offset, frees, task);
+  }
+
+private:
+  template <class Item>
+  [[nodiscard]] static std::span<const Item> row(const std::vector<std::uint32_t>& offset,
+                                                 const std::vector<Item>& items,
+                                                 std::size_t index) {
+    return {items.data() + offset[index], items.data() + offset[index + 1]};
+  }
 };
 
 class TaskGraphBuilder {
