@@ -1,27 +1,52 @@
-// Replays a task graph on a machine: discrete events in integer picoseconds.
+// Replays a task graph on a machine: discrete events in integer picoseconds. This comment
+// is the specification; the naive engine of the tests implements it a second time.
 //
-// The model
-//   Each lane runs its tasks in order, one at a time. A fixed task takes its
-//   duration. The flows that are past their latency share resources by weighted
-//   max-min fairness: with rates x_i, weights w_ri and capacities C_r,
+// Starting
+//   Each lane runs its tasks in the order in which they were added, one at a time. Task t
+//   starts at the first instant at which
 //
-//       sum over flows i of  w_ri * x_i  <=  C_r     for every resource r
-//       x_i <= rate limit of flow i
+//     the task before it on its lane has ended,
+//     every task that it depends on has ended, and
+//     for every stalling pool p:  held_p + (what t allocates in p)  <=  capacity_p.
 //
-//   rates grow together from zero; a flow stops growing when a resource on its
-//   route is full or its limit is reached (progressive filling). A change in
-//   the set of flows re-solves only its connected set of resources, once per
-//   instant. A flow ends at now + ceil(remaining / rate) picoseconds.
+//   It then holds its allocations; at its end it gives back its frees.
 //
-// Ties: everything that happens at one instant is processed in ascending lane
-// order; ends come before starts. Same graph, same bytes out, on any compiler
-// (build with -ffp-contract=off) and thread.
+// Running
+//   A fixed task ends after its duration. A flow first spends its latency without using
+//   anything. Flows past it share resources by weighted max-min fairness: with rates x_i,
+//   weights w_ri and capacities C_r,
 //
-// Example: lanes A and B copy 1e9 bytes each over a link of 10e9 bytes/s. Each
-// gets 5e9 bytes/s, both end at 0.2 s, and lost_to_sharing is 0.1 s for both.
+//     sum over flows i of  w_ri * x_i  <=  C_r     for every resource r
+//     x_i  <=  rate limit of flow i
 //
-// Cost: O(log lanes) per event plus one solve of the touched domain; nothing is
-// allocated inside the loop.
+//   rates grow together from zero; a flow stops growing when a resource on its route is
+//   full or its limit is reached (progressive filling). Rates change only when a flow begins
+//   to move or ends; then, once per instant and after everything else, the connected set of
+//   resources is solved anew. A flow ends at now + ceil(remaining / rate) picoseconds.
+//
+// Order within an instant
+//   Rounds of ends, then starts, until nothing more happens. Ends come in ascending lane
+//   order. Starts come in the order in which heads became ready (lane free, dependencies
+//   ended), so that whoever waits longest for memory is served first; then by lane. A later
+//   head that fits may start while an earlier one still waits: lanes do not block each other.
+//
+// Example: a link of 10 units a second, a pool of two buffers in which tasks wait. Each in
+// moves 10 units and takes a buffer, c computes 2 s and gives the buffer back, out moves 10.
+//
+//   seconds  0    1    2    3    4    5    6    7    8
+//   in       |in 1|in 2|    |in 3     |                    in 3 waits for the buffer of c 1
+//   compute       |c 1      |c 2      |c 3      |          c 1, c 3 depend on in 1, in 3
+//   out                     |out 1    |out 2|   |out 3|
+//
+//   From 3 to 5 in 3 and out 1 share the link, 5 units a second each, and lose a second each.
+//   The causes lead from out 3 back to the beginning: out 3 <- c 3 (dependency) <- in 3
+//   (dependency) <- c 1 (memory) <- in 1 (dependency): 1 + 2 + 2 + 2 + 1 seconds.
+//
+// Same graph, same bytes out, on any compiler (build with -ffp-contract=off) and thread.
+//
+// Cost: O(log lanes) per event, one solve of the touched domain where its set of flows is
+// new (share_cache.hpp); nothing is allocated inside the loop. Working memory: 4 bytes a
+// task beside the timeline.
 #pragma once
 
 #include "sim/engine/deadlock_report.hpp"

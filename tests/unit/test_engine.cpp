@@ -427,5 +427,40 @@ TEST_CASE("the builder refuses what makes no sense") {
         "resource 'link': capacity 0 is not positive and finite");
 }
 
+// ---- the example of engine.hpp ----
+
+TEST_CASE("the example of the specification runs as its timeline says") {
+  constexpr std::int64_t second = 1'000'000'000'000;
+  Machine machine = lanes(3);
+  machine.resources.push_back({"link", 10.0});
+  machine.pools.push_back({"buffers", 2, PoolMode::stall, {"buffer"}});
+  TaskGraphBuilder builder;
+  const std::vector<Use> over{{0, 1.0}};
+  const RouteId link = builder.add_route(over);
+  for (int i = 0; i < 3; ++i) {
+    const TaskId in = builder.add_flow(0, SimTime{0}, 10, link);
+    const TaskId compute = builder.add_fixed(1, SimTime{2 * second});
+    const TaskId out = builder.add_flow(2, SimTime{0}, 10, link);
+    builder.depend(compute, in);
+    builder.depend(out, compute);
+    builder.allocate_at_start(in, {0, 0, 1});
+    builder.free_at_end(compute, {0, 0, 1});
+  }
+  const Timeline timeline = replay(std::move(builder).build(machine), machine);
+  Counts seconds;
+  for (const std::vector<SimTime>* times : {&timeline.start, &timeline.end}) {
+    for (const SimTime time : *times) {
+      seconds.push_back(time.count() / second);
+      CHECK(time.count() % second == 0);
+    }
+  }
+  // Starts of in 1, c 1, out 1, in 2 and so on; then their ends.
+  CHECK(seconds == Counts{0, 1, 3, 1, 3, 5, 3, 5, 7, 1, 3, 5, 2, 5, 6, 5, 7, 8});
+  CHECK(ps(timeline.lost_to_sharing) == Counts{0, 0, second, 0, 0, 0, second, 0, 0});
+  CHECK(timeline.cause_task == std::vector<TaskId>{no_id, 0, 1, 0, 1, 4, 1, 6, 7});
+  CHECK(timeline.cause[6] == Cause::memory);
+  CHECK(timeline.cause[7] == Cause::dependency);
+}
+
 } // namespace
 } // namespace spillway
