@@ -86,7 +86,7 @@ std::string waits_text(const Explanation& explanation, SimTime step, std::size_t
   table.add({"waits", "for", "class", "times", "time", "share"});
   table.add_rule();
   for (const WaitGroup& wait : first(explanation.waits, top)) {
-    table.add({wait.before, wait.cause, time_bin_name(wait.bin), fmt::format("{}", wait.count),
+    table.add({wait.before, wait.cause, bin_title(wait.bin), fmt::format("{}", wait.count),
                time_text(wait.time), share_text(wait.time, step)});
   }
   return text + table.render("  ");
@@ -142,7 +142,7 @@ std::string sharing_text(const Explanation& explanation, std::size_t top) {
     return {};
   }
   std::string text =
-      fmt::format("\nWhat sharing costs: {} GPUs use one CPU's memory\n", explanation.sharing_gpus);
+      fmt::format("\nWhat sharing costs; {} GPUs use one CPU's memory\n", explanation.sharing_gpus);
   for (const SharingGroup& group : first(explanation.sharing, top)) {
     const auto count = static_cast<double>(group.count);
     text +=

@@ -41,9 +41,10 @@ SimTime step_time(const Scenario& scenario, const Simulation& run, const Variati
   try {
     double speed = run.result.clock_speed;
     timeline = replay_balanced(scenario, cost, lowered, speed);
-  } catch (const NoRecurrence&) { // with these prices the step does not repeat itself
+  } catch (const NoRecurrence&) { // with these prices layers do not repeat themselves
     timeline =
-        run_step(scenario, run.plan, cost, cache, Folding::off, run.result.clock_speed).timeline;
+        run_step(scenario, run.plan, cost, cache, Folding::micro_batches, run.result.clock_speed)
+            .timeline;
   }
   // Back to the expected prices.
   CostModel usual(scenario.device, scenario.parallel.gpus, cache);

@@ -112,8 +112,11 @@ private:
 std::vector<CriticalTask> critical_sequence(const TaskGraph& graph, const Timeline& timeline) {
   TaskId last = no_id;
   for (TaskId task = 0; task < graph.task_count(); ++task) {
-    if (timeline.end[task] == timeline.makespan) {
-      last = task; // of several, the one added last
+    // Of several, the last one of the lowest lane: symmetric ranks end together, and the
+    // first one is the one that reports are about.
+    if (timeline.end[task] == timeline.makespan &&
+        (last == no_id || graph.lane[task] <= graph.lane[last])) {
+      last = task;
     }
   }
   return BackwardWalk(graph, timeline).from(last);

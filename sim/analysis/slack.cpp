@@ -206,20 +206,26 @@ private:
   // A window later or earlier on the same lane; no_id = there is none.
   [[nodiscard]] TaskId moved(TaskId task, bool forward) const {
     const LaneId lane = graph_.lane[task];
-    const std::uint32_t length = repeat_->end[lane] - repeat_->begin[lane];
-    const std::uint32_t to = forward ? position_[task] + length : position_[task] - length;
-    return length > 0 && to < graph_.lane_offset[lane + 1] ? graph_.lane_tasks[to] : no_id;
+    const std::int64_t length = repeat_->end[lane] - repeat_->begin[lane];
+    const std::int64_t to = position_[task] + (forward ? length : -length);
+    const bool there =
+        length > 0 && to >= graph_.lane_offset[lane] && to < graph_.lane_offset[lane + 1];
+    return there ? graph_.lane_tasks[static_cast<std::size_t>(to)] : no_id;
   }
 
-  // Whether a dependency is one of those that repeat.
+  // Whether a dependency is one of those that repeat: a window later, or, at the end of a
+  // lane, a window earlier.
   [[nodiscard]] bool maps(TaskId task, TaskId successor) const {
-    const TaskId later_task = moved(task, true);
-    const TaskId later_successor = moved(successor, true);
-    if (later_task == no_id || later_successor == no_id) {
+    return exists(moved(task, true), moved(successor, true)) ||
+           exists(moved(task, false), moved(successor, false));
+  }
+
+  [[nodiscard]] bool exists(TaskId task, TaskId successor) const {
+    if (task == no_id || successor == no_id) {
       return false;
     }
-    const std::span<const TaskId> row = graph_.successors_of(later_task);
-    return std::binary_search(row.begin(), row.end(), later_successor);
+    const std::span<const TaskId> row = graph_.successors_of(task);
+    return std::binary_search(row.begin(), row.end(), successor);
   }
 
   const TaskGraph& graph_;

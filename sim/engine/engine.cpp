@@ -28,7 +28,7 @@ private:
   void start_candidates();
 
   void start_head(LaneId lane);
-  void record_cause(const LaneState& head, LaneId lane);
+  void record_cause(const LaneState& state, LaneId lane);
   void end_task(LaneId lane);
   void release_successors(TaskId task);
   void advance(LaneId lane);

@@ -16,8 +16,9 @@
 
 namespace spillway {
 
-// `ends[i]` is the task whose end completes iteration i. All ends of all loops
-// stand on one lane. Loops may nest.
+// `ends` are tasks whose end completes an iteration, one after the other: only of iterations
+// that are like those left out, not of first and last ones that do something special. All
+// ends of all loops stand on one lane. Loops may nest.
 struct Loop {
   std::vector<TaskId> ends;
   std::vector<std::uint32_t> tasks; // by lane: of one iteration in the middle of the loop

@@ -210,6 +210,9 @@ bool RecurrenceFinder::have_same_rows(TaskId a, TaskId b) const {
 bool RecurrenceFinder::window_maps(const Snapshot& then, const ReplayState& state) {
   reach_ = end_;
   for (LaneId lane = 0; lane < begin_.size(); ++lane) {
+    if (begin_[lane] < end_[lane]) {
+      ++reach_[lane]; // the head: what it took, its image takes again after the skip
+    }
     for (std::uint32_t at = begin_[lane]; at < end_[lane]; ++at) {
       const TaskId task = graph_.lane_tasks[at];
       const TaskId image = image_of(task);
@@ -281,6 +284,34 @@ bool RecurrenceFinder::release_is_alike(TaskId task, TaskId image, const Snapsho
          timeline.cause_task[image] == image_of(timeline.cause_task[task]);
 }
 
+// What all tasks of the window allocate in a pool, or more than there is.
+std::int64_t RecurrenceFinder::taken_by_window(PoolId pool, const ReplayState& state) const {
+  const std::int64_t capacity = state.machine.pools[pool].capacity;
+  std::int64_t taken = 0;
+  for (LaneId lane = 0; lane < begin_.size(); ++lane) {
+    for (std::uint32_t at = begin_[lane]; at < end_[lane]; ++at) {
+      for (const MemoryChange& change : graph_.allocations_of(graph_.lane_tasks[at])) {
+        const std::int64_t runs = change.pool == pool ? runs_so_far(lane, at, state) : 0;
+        if (runs > 0 && change.bytes > (capacity - taken) / runs) {
+          return std::numeric_limits<std::int64_t>::max();
+        }
+        taken += change.bytes * runs;
+      }
+    }
+  }
+  return taken;
+}
+
+// How often the task at a position ran: loops inside the window were skipped through.
+std::int64_t RecurrenceFinder::runs_so_far(LaneId lane, std::uint32_t at,
+                                           const ReplayState& state) const {
+  std::int64_t runs = 1;
+  for (const Repeat& repeat : state.timeline.repeats) {
+    runs *= repeat.holds(lane, at) ? 1 + static_cast<std::int64_t>(repeat.times) : 1;
+  }
+  return runs;
+}
+
 std::uint64_t RecurrenceFinder::skips_that_fit(const Snapshot& then,
                                                const ReplayState& state) const {
   const std::vector<std::int64_t>& held = state.ledger.held_by_owner();
@@ -288,44 +319,34 @@ std::uint64_t RecurrenceFinder::skips_that_fit(const Snapshot& then,
   for (PoolId pool = 0; pool < state.machine.pools.size(); ++pool) {
     const Pool& described = state.machine.pools[pool];
     bool changes = false;
+    std::int64_t growth = 0; // of the whole pool
     for (std::size_t owner = 0; owner < described.owners.size(); ++owner) {
       const std::size_t at = state.ledger.first_owner(pool) + owner;
       const std::int64_t change = held[at] - then.held[at];
       changes = changes || change != 0;
+      growth += change;
       if (change < 0) { // nobody gives back more than there is
         fitting = std::min(fitting, static_cast<std::uint64_t>(held[at] / -change));
       }
     }
-    if (!changes || described.mode == PoolMode::record) {
-      continue;
-    }
-    std::int64_t taken = 0; // by a whole window
-    for (LaneId lane = 0; lane < begin_.size(); ++lane) {
-      for (std::uint32_t at = begin_[lane]; at < end_[lane]; ++at) {
-        for (const MemoryChange& change : graph_.allocations_of(graph_.lane_tasks[at])) {
-          if (change.pool == pool && change.bytes > described.capacity - taken) {
-            return 0;
-          }
-          taken += change.pool == pool ? change.bytes : 0;
-        }
-      }
-    }
-    const std::int64_t now = described.capacity - state.ledger.room(pool);
-    std::int64_t before = now;
-    for (std::size_t owner = 0; owner < described.owners.size(); ++owner) {
-      const std::size_t at = state.ledger.first_owner(pool) + owner;
-      before -= held[at] - then.held[at];
-    }
-    const std::int64_t room = described.capacity - std::max(before, now) - taken;
-    if (room < 0) {
-      return 0; // the window itself may have waited
-    }
-    if (now > before) {
-      // The last of k windows starts at `before` + k times the change.
-      fitting = std::min(fitting, static_cast<std::uint64_t>(room / (now - before)) + 1);
+    if (changes && described.mode == PoolMode::stall) {
+      fitting = std::min(fitting, windows_with_room(pool, growth, state));
     }
   }
   return fitting;
+}
+
+// The k-th window after this one starts at the level before it plus k times the growth.
+std::uint64_t RecurrenceFinder::windows_with_room(PoolId pool, std::int64_t growth,
+                                                  const ReplayState& state) const {
+  const std::int64_t taken = taken_by_window(pool, state);
+  const std::int64_t room_before = state.ledger.room(pool) + growth;
+  const std::int64_t room = std::min(room_before, room_before - growth);
+  if (taken > room) {
+    return 0; // the window itself may have waited
+  }
+  return growth <= 0 ? std::numeric_limits<std::uint64_t>::max()
+                     : static_cast<std::uint64_t>((room - taken) / growth) + 1;
 }
 
 void RecurrenceFinder::skip(const Snapshot& then, std::uint64_t times, std::size_t loop,

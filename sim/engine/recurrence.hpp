@@ -9,7 +9,7 @@
 //   window  as many iterations on every lane as on the lane of the loop's ends
 //   lanes   same stage; starts, ends, waits the same relative to the moment
 //   flows   the same remaining work, rate and binding, bit for bit
-//   tasks   from A on, as far as anything of the window reaches: image of a task =
+//   tasks   from A to the heads at B and as far as anything of the window reaches: image =
 //           same lane, price, memory and number of dependencies; dependencies inside
 //           map to dependencies; the same number of them unmet; released at the same
 //           time relative to the moment, by the image of the same task
@@ -22,8 +22,9 @@
 //
 // Memory: where a stalling pool's level changes from window to window, as many windows
 // are skipped as certainly fit: level + all allocations of a window <= capacity. Where a
-// level rises, the window that follows rises above all skipped ones; where it falls the
-// first one is the highest; so peaks need nothing.
+// level rises, the window that follows rises above all skipped ones (it is there: heads
+// and all that the window reaches have images); where it falls the first one is the highest;
+// so peaks need nothing.
 //
 // Dependencies that leave the window for good (the stores that a backward pass waits
 // for) must still be unmet at B, and a window's tasks must have been released after
@@ -92,6 +93,11 @@ private:
   [[nodiscard]] bool tasks_are_alike(const Snapshot& then, const ReplayState& state) const;
   [[nodiscard]] bool release_is_alike(TaskId task, TaskId image, const Snapshot& then,
                                       const ReplayState& state) const;
+  [[nodiscard]] std::int64_t taken_by_window(PoolId pool, const ReplayState& state) const;
+  [[nodiscard]] std::int64_t runs_so_far(LaneId lane, std::uint32_t at,
+                                         const ReplayState& state) const;
+  [[nodiscard]] std::uint64_t windows_with_room(PoolId pool, std::int64_t growth,
+                                                const ReplayState& state) const;
   [[nodiscard]] std::uint64_t skips_that_fit(const Snapshot& then, const ReplayState& state) const;
   void skip(const Snapshot& then, std::uint64_t times, std::size_t loop, ReplayState& state);
 

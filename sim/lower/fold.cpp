@@ -2,6 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/engine/repeats.hpp"
+#include "sim/lower/step_context.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +11,7 @@
 namespace spillway {
 namespace {
 
-constexpr std::int64_t settling_layers = 10; // beside those that copies run ahead
+constexpr std::int64_t settling_layers = 8; // beside special ones
 constexpr std::int64_t kept_micro_batches = 6;
 constexpr double most_tasks = 2e7; // of one graph: a few gigabytes
 
@@ -20,27 +21,21 @@ std::int64_t even(std::int64_t iterations) {
   return std::max<std::int64_t>(0, iterations - iterations % 2);
 }
 
-// About 120 a layer, forward and backward, for each GPU of a CPU.
-double tasks_of_a_micro_batch(const Scenario& scenario) {
-  return 120 * static_cast<double>(scenario.model.layers) *
-         static_cast<double>(scenario.device.gpus_per_cpu);
-}
-
-void check_length(const Scenario& scenario, const LeftOut& left_out, Folding folding) {
-  const double micro_batches =
-      static_cast<double>(scenario.trace.micro_batches - left_out.micro_batches);
-  const double tasks = tasks_of_a_micro_batch(scenario) * micro_batches;
+// About 120 tasks a layer, forward and backward, for each GPU of a CPU.
+void check_length(const Scenario& scenario, const LeftOut& left_out) {
+  std::int64_t layers = scenario.model.layers;
+  for (const std::int64_t fewer : left_out.layers) {
+    layers -= fewer;
+  }
+  const double tasks = 120 * static_cast<double>(layers) *
+                       static_cast<double>(scenario.device.gpus_per_cpu) *
+                       static_cast<double>(scenario.trace.micro_batches - left_out.micro_batches);
   if (tasks > most_tasks) {
     throw InputError(
-        fmt::format("a step of about {:.0f} million tasks is too long to replay in full",
+        fmt::format("a step of about {:.0f} million tasks is too long to replay one by one",
                     tasks / 1e6),
-        folding == Folding::off ? "leave out --no-fold"
-                                : "it does not repeat itself; lower batch.accumulation");
+        "it is not folded or does not repeat itself; lower batch.accumulation");
   }
-}
-
-bool is_after(const Repeat& repeat, LaneId lane, std::uint32_t position) {
-  return position >= repeat.end[lane];
 }
 
 std::uint32_t position_of(const TaskGraph& graph, TaskId task) {
@@ -60,9 +55,9 @@ LeftOut foldable(const Scenario& scenario, Folding folding) {
   if (folding == Folding::micro_batches) {
     return left_out;
   }
-  const std::int64_t ahead = scenario.runtime.in_flight_layers + scenario.runtime.prefetch_layers;
+  const std::int64_t held = settling_layers + 2 * special_layers(scenario.runtime);
   for (const LayerBlock& block : scenario.trace.blocks) {
-    left_out.layers.push_back(even(block.layers - settling_layers - ahead));
+    left_out.layers.push_back(even(block.layers - held));
   }
   return left_out;
 }
@@ -71,7 +66,7 @@ StepRun run_step(const Scenario& scenario, const Plan& plan, CostModel& cost, Ra
                  Folding folding, double speed) {
   LeftOut left_out = foldable(scenario, folding);
   for (;;) {
-    check_length(scenario, left_out, folding);
+    check_length(scenario, left_out);
     StepRun run;
     run.clock_speed = speed;
     run.lowered = lower(scenario, plan, cache, left_out);
@@ -79,11 +74,9 @@ StepRun run_step(const Scenario& scenario, const Plan& plan, CostModel& cost, Ra
       run.timeline = replay_balanced(scenario, cost, run.lowered, run.clock_speed);
       return run;
     } catch (const NoRecurrence& none) {
-      if (run.lowered.loops_of[none.loop()].micro_batches) {
-        left_out.micro_batches = even(static_cast<std::int64_t>(none.possible()));
-      } else {
-        left_out.layers.clear();
-      }
+      const LoopOf& loop = run.lowered.loops_of[none.loop()];
+      (loop.micro_batches ? left_out.micro_batches : left_out.layers[loop.block]) =
+          even(static_cast<std::int64_t>(none.possible()));
     }
   }
 }
@@ -99,8 +92,9 @@ PlaceInStep place_of(const Lowered& lowered, const Timeline& timeline, TaskId ta
   }
   const bool backward = info.phase != Phase::forward;
   const LaneId lane = lowered.graph.lane[task];
+  const std::uint32_t position = position_of(lowered.graph, task);
   for (const Repeat& repeat : timeline.repeats) {
-    const bool after = is_after(repeat, lane, position_of(lowered.graph, task));
+    const bool after = position >= repeat.end[lane];
     const LoopOf& loop = lowered.loops_of[repeat.loop];
     if (loop.micro_batches) {
       const auto more = static_cast<std::int32_t>(lowered.loops[repeat.loop].left_out);

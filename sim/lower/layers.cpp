@@ -94,7 +94,7 @@ void make_layers(StepContext& context) {
       }
       const std::int64_t here = position < gap_at ? position : position - left_out;
       context.layers_of[program].one = context.layers.size();
-      context.layers.push_back({block.kind, program, here, held});
+      context.layers.push_back({block.kind, program, here, held, static_cast<std::uint32_t>(b)});
       context.out.layers.push_back({static_cast<std::int32_t>(index - position + here),
                                     static_cast<std::int32_t>(left_out)});
     }

@@ -105,6 +105,7 @@ struct LoopOf {
   bool micro_batches = false; // else the layers of a block, in one direction
   bool backward = false;
   std::int32_t micro_batch = 0;
+  std::uint32_t block = 0;                      // index into StepTrace::blocks
   std::int32_t first_layer = 0, last_layer = 0; // indices into Lowered::layers
   bool operator==(const LoopOf&) const = default;
 };

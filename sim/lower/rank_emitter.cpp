@@ -142,18 +142,28 @@ void RankEmitter::end_layer_iteration(const Segment& segment, std::size_t first)
         loop_of({.micro_batches = false,
                  .backward = segment.backward,
                  .micro_batch = micro_batch_,
+                 .block = instance.block,
                  .first_layer = first_layer,
                  .last_layer = first_layer + static_cast<std::int32_t>(instance.loop_length) - 1},
                 layer.left_out);
   }
-  end_iteration(layer_loop_, instance.position == instance.loop_length / 2, first);
+  const std::int64_t margin = special_layers(context_.scenario.runtime);
+  const std::int64_t to_border =
+      std::min(instance.position, instance.loop_length - 1 - instance.position);
+  end_iteration(layer_loop_,
+                {.is_special = to_border < margin,
+                 .in_the_middle = instance.position == instance.loop_length / 2},
+                first);
 }
 
 void RankEmitter::end_micro_batch(std::int64_t micro_batch) {
   const std::int64_t left_out = context_.left_out.micro_batches;
   if (left_out > 0) {
     const std::size_t loop = loop_of({.micro_batches = true}, left_out);
-    end_iteration(loop, micro_batch == (context_.scenario.trace.micro_batches - left_out) / 2,
+    const std::int64_t held = context_.scenario.trace.micro_batches - left_out;
+    end_iteration(loop,
+                  {.is_special = micro_batch == 0 || micro_batch + 1 == held,
+                   .in_the_middle = micro_batch == held / 2},
                   micro_batch_begin_);
   }
 }
@@ -170,12 +180,12 @@ std::size_t RankEmitter::loop_of(const LoopOf& what, std::int64_t left_out) {
   return loop;
 }
 
-void RankEmitter::end_iteration(std::size_t loop, bool in_the_middle, std::size_t first) {
+void RankEmitter::end_iteration(std::size_t loop, Iteration iteration, std::size_t first) {
   Loop& made = context_.out.loops[loop];
-  if (rank_ == 0) {
+  if (rank_ == 0 && !iteration.is_special) {
     made.ends.push_back(last_compute_);
   }
-  if (in_the_middle) {
+  if (iteration.in_the_middle) {
     made.tasks.resize(context_.out.machine.lanes.size(), 0);
     for (std::size_t task = first; task < context_.graph.task_count(); ++task) {
       ++made.tasks[context_.graph.lane_of(static_cast<TaskId>(task))];

@@ -49,7 +49,11 @@ private:
   void end_layer_iteration(const Segment& segment, std::size_t first);
   void end_micro_batch(std::int64_t micro_batch);
   [[nodiscard]] std::size_t loop_of(const LoopOf& what, std::int64_t left_out);
-  void end_iteration(std::size_t loop, bool in_the_middle, std::size_t first);
+  struct Iteration {
+    bool is_special = false; // unlike those left out
+    bool in_the_middle = false;
+  };
+  void end_iteration(std::size_t loop, Iteration iteration, std::size_t first);
   void emit_program(std::size_t index);
   TaskId emit_step_task(std::size_t segment_index, std::uint32_t step_index,
                         std::vector<TaskId>& step_tasks);
@@ -76,6 +80,7 @@ private:
   void fold_gradient(const PendingGradient& pending);
   void zero_gradients();
   void hold_gradients(TaskId task, double parameters);
+  [[nodiscard]] std::int64_t gradient_shard_bytes(double parameters) const;
   [[nodiscard]] bool table_is_hoisted() const;
   void run_optimizer();
   void fill_stacks();

@@ -220,7 +220,9 @@ Scenario read_scenario(const Catalog& catalog, const YamlNode& tree, const std::
 Scenario load_scenario(const Catalog& catalog, const std::string& name_or_path,
                        const std::vector<std::string>& assignments) {
   const YamlNode tree = load_scenario_tree(catalog, name_or_path, assignments);
-  return read_scenario(catalog, tree, std::filesystem::path(name_or_path).stem().string());
+  const std::filesystem::path path(name_or_path);
+  const bool is_file = path.extension() == ".yaml"; // "llama-3.1-405b" has no extension
+  return read_scenario(catalog, tree, (is_file ? path.stem() : path.filename()).string());
 }
 
 } // namespace spillway

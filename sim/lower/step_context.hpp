@@ -5,6 +5,7 @@
 #include "sim/lower/lower.hpp"
 #include "sim/lower/program.hpp"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ struct LayerInstance {
   std::uint32_t program = 0; // index into StepContext::programs
   std::int64_t position = 0; // inside its loop
   std::int64_t loop_length = 1;
+  std::uint32_t block = 0; // index into StepTrace::blocks
   [[nodiscard]] bool first_of_loop() const { return position == 0; }
   [[nodiscard]] bool last_of_loop() const { return position + 1 == loop_length; }
 };
@@ -42,6 +44,11 @@ struct StepContext {
   std::map<std::string, OwnerId, std::less<>> host_owners;
 
   [[nodiscard]] std::uint32_t label(const std::string& text);
+  // Layers left out that this one stands for: the middle one of its loop for all.
+  [[nodiscard]] std::int64_t layers_beside(std::size_t layer) const {
+    const LayerInstance& instance = layers[layer];
+    return instance.position == instance.loop_length / 2 ? out.layers[layer].left_out : 0;
+  }
   [[nodiscard]] const LayerProgram& program_of(std::size_t layer) const {
     return programs[layers[layer].program];
   }
@@ -75,6 +82,12 @@ struct StepContext {
     return scenario.trace.shard_group[group];
   }
 };
+
+// Layers at each end of a loop whose tasks may differ from those in its middle: copies reach
+// that far from one layer to another.
+[[nodiscard]] inline std::int64_t special_layers(const RuntimeSpec& runtime) {
+  return 1 + std::max(runtime.in_flight_layers, runtime.prefetch_layers);
+}
 
 // Fills in programs, layers, layers_of and the layers of `out`: one program per run of
 // layers of a kind, one more where the last layer differs or where the layer's output

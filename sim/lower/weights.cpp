@@ -136,16 +136,21 @@ void RankEmitter::fold_gradient(const PendingGradient& pending) {
   context_.graph.depend(fold, pending.reduced);
   if (!compiled && pending.micro_batch == 0) {
     hold_gradients(fold, parameters);
+    const std::int64_t more = context_.layers_beside(pending.layer); // given back with them
+    gradient_bytes_ += more * gradient_shard_bytes(parameters);
   }
   if (!context_.folds_by_matrix(pending.layer, pending.group)) {
     context_.graph.free_at_end(fold, hbm(HbmOwner::gradients, bytes));
   }
 }
 
+std::int64_t RankEmitter::gradient_shard_bytes(double parameters) const {
+  return std::llround(parameters * static_cast<double>(context_.scenario.precision.gradients));
+}
+
 // Sharded gradients, from `task` on until the optimizer has used them.
 void RankEmitter::hold_gradients(TaskId task, double parameters) {
-  const std::int64_t bytes =
-      std::llround(parameters * static_cast<double>(context_.scenario.precision.gradients));
+  const std::int64_t bytes = gradient_shard_bytes(parameters);
   context_.graph.allocate_at_start(task, hbm(HbmOwner::gradients, bytes));
   gradient_bytes_ += bytes;
 }

@@ -25,6 +25,7 @@ using namespace spillway::bench;
 namespace po = boost::program_options;
 
 constexpr std::size_t least_tasks = 1000;
+constexpr std::size_t most_tasks = 1'000'000'000;
 
 struct Options {
   bool help = false;
@@ -64,6 +65,10 @@ struct Options {
   }
   if (options.quick && values.count("ranks") == 0) {
     options.ranks = {8, 64};
+  }
+  if (options.max_tasks < least_tasks || options.max_tasks > most_tasks) {
+    throw std::invalid_argument(
+        fmt::format("--max-tasks is between {} and {}", least_tasks, most_tasks));
   }
   if (options.repetitions < 1 || std::count(options.ranks.begin(), options.ranks.end(), 0) > 0) {
     throw std::invalid_argument("--repeat and --ranks start at 1");

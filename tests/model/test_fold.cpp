@@ -23,7 +23,8 @@ std::string run_text_of(const Simulation& run) {
     text += fmt::format("{} {} {} {}\n", peak.bytes, peak.time.count(), task,
                         fmt::join(peak.owners, " "));
   }
-  return text + fmt::format("{} {}\n", run.timeline.makespan.count(), run.timeline.solver_calls);
+  return text + fmt::format("{} {} {}\n", run.timeline.makespan.count(), run.timeline.solver_calls,
+                            fmt::join(run.timeline.final_bytes, " "));
 }
 
 std::string explanation_text_of(const Scenario& scenario, const Simulation& run) {
@@ -106,6 +107,49 @@ TEST_CASE("Folding changes no byte of any scenario, whatever the schedule") {
   // and never quite recurs; two of the H200 cases are such. Eight layers are too few.
   CHECK(with_layers >= runs / 2);
   CHECK(with_micro_batches == runs / 2);
+}
+
+// Copies from the host at the low end of this range delay each layer by less than the one
+// before it, without end: layers do not repeat, micro-batches do.
+TEST_CASE("A band whose ends do not fold by layers costs no more with thousands of micro-batches") {
+  const auto banded = [](const std::string& accumulation, Folding folding) {
+    const Scenario scenario =
+        catalogue("deepseek-v3-h200",
+                  {"model.layers=35", "runtime.schedule=pipelined", "runtime.loss_chunks=1",
+                   "hardware.host.h2d.rate={value: 11.7 GB/s, low: 9.4 GB/s, high: 15.2 GB/s}",
+                   "batch.accumulation=" + accumulation});
+    RateCache cache;
+    return simulate_with_band(scenario, scenario.policy("offload"), cache, 2, folding);
+  };
+  CHECK(run_json(banded("7", Folding::automatic).result) ==
+        run_json(banded("7", Folding::off).result));
+  const Simulation many = banded("4000", Folding::automatic);
+  CHECK(many.result.step_time_low_s < many.result.step_time_s);
+}
+
+TEST_CASE("A step that is too long to replay one by one says so") {
+  const Scenario scenario = catalogue("deepseek-v3-gb200", {"batch.accumulation=4000"});
+  RateCache cache;
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(simulate(scenario, scenario.policy("remat"), cache, Folding::off)),
+      doctest::Contains("a step of about 59 million tasks is too long to replay one by one"),
+      InputError);
+  CHECK(simulate(scenario, scenario.policy("remat"), cache).result.step_time_s > 0);
+}
+
+TEST_CASE("Folding changes no byte with other switches") {
+  for (const std::vector<std::string>& set : std::vector<std::vector<std::string>>{
+           {"batch.accumulation=7", "runtime.collectives=exposed"},
+           {"batch.accumulation=8", "runtime.async_compute_limit=1"},
+           {"batch.accumulation=13", "runtime.schedule=streamed", "runtime.prefetch_layers=4",
+            "runtime.in_flight_layers=3", "model.layers=40"}}) {
+    CAPTURE(set.back());
+    const Scenario scenario = catalogue("llama-3.1-405b-gb200", set);
+    RateCache cache;
+    const PolicySpec& policy = scenario.policy("offload");
+    CHECK(difference(run_text_of(simulate(scenario, policy, cache)),
+                     run_text_of(simulate(scenario, policy, cache, Folding::off))) == "");
+  }
 }
 
 } // namespace

@@ -146,6 +146,13 @@ TEST_CASE("On a real step no task of the critical sequence has room") {
   CHECK(*std::min_element(slack.begin(), slack.end()) == SimTime{0});
 }
 
+// Symmetric GPUs end together: the sequence is that of the reported one.
+TEST_CASE("The critical sequence of symmetric GPUs ends on the first of them") {
+  const Simulation simulation = run(catalogue("deepseek-v3-gb200"), "offload");
+  const TaskId last = critical_sequence(simulation.lowered.graph, simulation.timeline).back().task;
+  CHECK(simulation.lowered.tasks[last].rank == 0);
+}
+
 TEST_CASE("The report says in words what the explanation holds") {
   Simulation simulation = small_step();
   Scenario scenario;

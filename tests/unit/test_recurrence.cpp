@@ -96,6 +96,23 @@ TEST_CASE("Nothing is skipped past the point where a pool could be full") {
   CHECK_THROWS_AS(static_cast<void>(run(shorter)), Deadlock);
 }
 
+// A task that runs at the end of the window took its bytes before the skip; without another
+// one after it nothing would show that the level rose.
+TEST_CASE("Too short a rest after the window is not folded") {
+  for (std::int64_t length = 2; length <= 6; ++length) {
+    CAPTURE(length);
+    const Chain made =
+        chain(length, static_cast<std::uint64_t>(1000 - length), PoolMode::record, 0);
+    try {
+      const Timeline timeline = run(made);
+      CHECK(timeline.peaks[0].bytes == 3000);
+      CHECK(length >= 4);
+    } catch (const NoRecurrence&) {
+      CHECK(length <= 4);
+    }
+  }
+}
+
 TEST_CASE("A loop whose tasks differ is not folded") {
   Chain made = chain(6, 10, PoolMode::record, 0);
   for (TaskId task = 0; task < 6; ++task) {

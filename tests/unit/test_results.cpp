@@ -377,8 +377,8 @@ policies:
                       simulation.result.time[static_cast<std::size_t>(TimeBin::exposed_offload)]));
   const std::string text = explanation_text(scenario, simulation, explanation, 10);
   CHECK(text.find("\nWhen the GPU computes nothing, and what it waits for\n") != std::string::npos);
-  CHECK(text.find("  reload query_proj  exposed_offload_s      2  ") != std::string::npos);
-  CHECK(text.find("  store query_proj   exposed_offload_s      1  ") != std::string::npos);
+  CHECK(text.find("  reload query_proj  exposed_offload      2  ") != std::string::npos);
+  CHECK(text.find("  store query_proj   exposed_offload      1  ") != std::string::npos);
   // The critical sequence has no gap: its groups sum to the step.
   double critical = 0;
   for (const CriticalGroup& group : explanation.critical) {

@@ -126,6 +126,12 @@ TEST_CASE("Routed rows must divide over the experts of a GPU") {
         "needs micro x sequence x experts per token divisible by them");
 }
 
+TEST_CASE("A scenario is called what it was asked for as, without .yaml") {
+  CHECK(load_scenario(Catalog({"."}), "llama-3.1-405b-gb200").name == "llama-3.1-405b-gb200");
+  CHECK(load_scenario(Catalog({"."}), "workloads/scenarios/llama-3.1-405b-gb200.yaml").name ==
+        "llama-3.1-405b-gb200");
+}
+
 // ---- batch and size ----
 
 TEST_CASE("Batch sizes must be positive integers") {
