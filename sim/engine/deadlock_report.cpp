@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -76,8 +75,11 @@ private:
       reasons.push_back(fmt::format("pool{} {} {} too small", pools.size() == 1 ? "" : "s",
                                     joined(pools), pools.size() == 1 ? "is" : "are"));
     }
-    return fmt::format("{} of {} tasks can never start: {}", state_.left_count(),
-                       graph_.task_count(), joined(reasons));
+    if (reasons.empty()) {
+      reasons.emplace_back("others never end");
+    }
+    return fmt::format("{} of {} task{} can never start: {}", state_.left_count(),
+                       graph_.task_count(), graph_.task_count() == 1 ? "" : "s", joined(reasons));
   }
 
   // ---- Who waits for whom ----
@@ -106,7 +108,8 @@ private:
       add_waits(1, state_.circles()[i]);
     }
     if (shown < state_.circles().size()) {
-      add_line(0, fmt::format("and {} more circles", state_.circles().size() - shown));
+      const std::size_t more = state_.circles().size() - shown;
+      add_line(0, fmt::format("and {} more circle{}", more, more == 1 ? "" : "s"));
     }
   }
 
@@ -129,9 +132,11 @@ private:
     }
     if (state_.is_in_circle(task)) {
       add_line(indent, fmt::format("{} waits in a circle, see above", name(task)));
-    } else {
+    } else if (const PoolId pool = pool_missed_by(task); pool != no_id) {
       add_line(indent, fmt::format("{} waits for room in pool '{}'", name(task),
-                                   machine_.pools[pool_missed_by(task)].name));
+                                   machine_.pools[pool].name));
+    } else {
+      add_line(indent, fmt::format("{} never ends", name(task)));
     }
   }
 
@@ -150,6 +155,10 @@ private:
         continue;
       }
       const std::vector<Wait> way = state_.way_to_cause(lane.head, most_steps + 1);
+      if (way.empty()) {
+        add_line(0, fmt::format("lane '{}': {} never ends", lane_name(lane.head), name(lane.head)));
+        continue;
+      }
       add_line(0, fmt::format("lane '{}': {}", lane_name(lane.head), wait_text(way.front())));
       add_way(1, lane.head, way, 1);
       listed_.insert(lane.head);
@@ -226,7 +235,8 @@ private:
     }
     for (const TaskId task : holder.tasks) {
       if (takers.size() == most_holders) {
-        takers.push_back(fmt::format("{} more tasks", holder.tasks.size() - most_holders));
+        const std::size_t more = holder.tasks.size() - most_holders;
+        takers.push_back(fmt::format("{} more task{}", more, more == 1 ? "" : "s"));
         break;
       }
       takers.push_back(name(task));
@@ -245,9 +255,9 @@ private:
     const std::vector<char> everyone(graph_.task_count(), 1);
     const std::int64_t kept = state_.held_after(lane.short_of, everyone);
     if (asked > capacity - kept) {
-      add_line(1, fmt::format("{} are never freed, so at most {} can ever be free; {} would do",
-                              bytes_text(kept), bytes_text(capacity - kept),
-                              needed_text(kept, asked)));
+      add_line(1, fmt::format("{} are never freed, so at most {} can ever be free",
+                              bytes_text(kept), bytes_text(capacity - kept)));
+      add_needed(lane, kept, asked);
       return true;
     }
     std::vector<char> too_late = state_.order().waiting_for(lane.head);
@@ -259,18 +269,20 @@ private:
     const bool is_too_late = asked > capacity - until_then;
     add_releases(lane, is_too_late ? too_late : in_time);
     if (is_too_late) {
-      add_line(1, fmt::format("so at most {} can be free before {} starts; {} would do",
-                              bytes_text(capacity - until_then), name(lane.head),
-                              needed_text(until_then, asked)));
+      add_line(1, fmt::format("so at most {} can be free before {} starts",
+                              bytes_text(capacity - until_then), name(lane.head)));
+      add_needed(lane, until_then, asked);
     }
     return is_too_late;
   }
 
-  // The capacity with which a task starts while so much is held.
-  [[nodiscard]] static std::string needed_text(std::int64_t held, std::int64_t asked) {
-    return asked > std::numeric_limits<std::int64_t>::max() - held
-               ? "no pool"
-               : fmt::format("a pool of {}", bytes_text(held + asked));
+  // The capacity with which a task could start while so much is held. That is no promise
+  // for the whole graph: others may take what is there first, or starve later.
+  void add_needed(const StuckLane& lane, std::int64_t held, std::int64_t asked) {
+    if (asked <= std::numeric_limits<std::int64_t>::max() - held) {
+      add_line(1, fmt::format("{} could start in a pool of {}, others may need more",
+                              name(lane.head), bytes_text(held + asked)));
+    }
   }
 
   // What would have to end first, of those tasks that count.

@@ -10,7 +10,8 @@
 //   1 of 2 tasks can never start: pool 'buffers' is too small
 //   lane 'copies': task 1 asks for 5 B of pool 'buffers', of which 4 B of 10 B are free
 //     held: 6 B by 'prefetch' (task 0)
-//     6 B are never freed, so at most 4 B can ever be free; a pool of 11 B would do
+//     6 B are never freed, so at most 4 B can ever be free
+//     task 1 could start in a pool of 11 B, others may need more
 #pragma once
 
 #include "sim/engine/machine.hpp"

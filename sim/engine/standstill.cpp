@@ -106,7 +106,7 @@ std::optional<Wait> Standstill::next_wait(TaskId task) const {
   if (head_[lane] != task) {
     return Wait{task, head_[lane], true};
   }
-  if (lacks_memory_[lane] != 0) {
+  if (lacks_memory_[lane] != 0 || needs_[task].empty()) {
     return std::nullopt;
   }
   return Wait{task, needs_[task].front(), false};

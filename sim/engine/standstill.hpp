@@ -35,7 +35,8 @@ public:
   [[nodiscard]] std::size_t distance_to_cause(TaskId task) const;
 
   // What a task waits for next: the head of its lane if it is not that itself, else the
-  // lowest task that it depends on and that is left. None for a head that lacks memory.
+  // lowest task that it depends on and that is left. None for a head that lacks memory, or
+  // that runs and never ends (a flow at no rate).
   [[nodiscard]] std::optional<Wait> next_wait(TaskId task) const;
 
   // Who holds bytes of a pool, the most first. Where bytes of an owner have been freed,

@@ -94,12 +94,25 @@ void check_machine(const Machine& machine) {
   }
 }
 
+// A flow at no rate would never end, and one at an infinite rate is bound by nothing.
+void check_rate(const Resource& resource, double weight) {
+  if (!is_rate(resource.capacity / weight)) {
+    throw std::logic_error(
+        fmt::format("resource '{}': capacity {} / weight {} is not positive and finite",
+                    resource.name, resource.capacity, weight));
+  }
+}
+
 [[nodiscard]] bool is_sound(const MemoryChange& change, const Machine& machine) {
   return change.pool < machine.pools.size() &&
          change.owner < machine.pools[change.pool].owners.size() && change.bytes > 0;
 }
 
 } // namespace
+
+bool is_rate(double units_per_second) {
+  return units_per_second > 0 && std::isfinite(units_per_second);
+}
 
 TaskId TaskGraphBuilder::add_fixed(LaneId lane, SimTime duration) {
   lane_.push_back(lane);
@@ -170,6 +183,7 @@ void TaskGraphBuilder::check(const Machine& machine) const {
       throw std::logic_error(fmt::format("a route uses resource {} of {} with weight {}",
                                          use.resource, machine.resources.size(), use.weight));
     }
+    check_rate(machine.resources[use.resource], use.weight);
   }
   for (std::size_t t = 0; t < lane_.size(); ++t) {
     require(lane_[t] < machine.lanes.size(), t, "unknown lane");

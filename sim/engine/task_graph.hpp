@@ -24,6 +24,10 @@ struct Use {
   double weight = 1; // > 0
 };
 
+// Whether a flow can move at this rate: capacity / weight may be too small or too large
+// for a double although both are sound.
+[[nodiscard]] bool is_rate(double units_per_second);
+
 struct MemoryChange {
   PoolId pool = 0;
   OwnerId owner = 0;

@@ -240,11 +240,8 @@ private:
     const YamlNode* const latency = in.child("latency");
     const YamlNode* const limit = in.child("limit");
     std::vector<Use> uses;
-    for_each_entry(in.child("over"), "over", [&](const YamlEntry& entry) {
-      const ResourceId resource = look_up(resources_, entry.key, entry.key_place, "resource");
-      uses.push_back(
-          {resource, read_number(entry.value, positive, entry.key, diagnostics_).value_or(1)});
-    });
+    for_each_entry(in.child("over"), "over",
+                   [&](const YamlEntry& entry) { uses.push_back(read_use(entry)); });
     if (uses.empty() && limit == nullptr) {
       in.error("work", "a flow over no resource needs a 'limit'");
     }
@@ -255,6 +252,24 @@ private:
                                                        "limit", diagnostics_)
                                                .value_or(1);
     static_cast<void>(builder_.add_flow(lane, before, work, route_of(uses), most));
+  }
+
+  [[nodiscard]] Use read_use(const YamlEntry& entry) {
+    const ResourceId resource = look_up(resources_, entry.key, entry.key_place, "resource");
+    const std::optional<double> weight =
+        read_number(entry.value, positive, entry.key, diagnostics_);
+    if (resource != no_id && weight) {
+      check_rate(entry, result_.machine.resources[resource].capacity, *weight);
+    }
+    return {resource, weight.value_or(1)};
+  }
+
+  void check_rate(const YamlEntry& use, double capacity, double weight) {
+    if (!is_rate(capacity / weight)) {
+      diagnostics_.add(use.value.place,
+                       fmt::format("capacity {} of '{}' / weight {} is too {} a rate", capacity,
+                                   use.key, weight, capacity < weight ? "small" : "large"));
+    }
   }
 
   // Flows over the same resources in the same order share a route.

@@ -79,11 +79,11 @@ TEST_CASE("bytes that nobody frees leave no room, and who took them is said") {
   builder.allocate_at_start(builder.add_fixed(0, SimTime{1}), weights(5));
   const Stop stop = stop_of(std::move(builder), machine);
   CHECK(stop.out_of_memory);
-  CHECK(stop.text ==
-        "1 of 2 tasks can never start: pool 'host' is too small\n"
-        "lane 'a': task 1 asks for 5 B of pool 'host', of which 4 B of 10 B are free\n"
-        "  held: 6 B by 'buffers' (from the start and task 0)\n"
-        "  6 B are never freed, so at most 4 B can ever be free; a pool of 11 B would do");
+  CHECK(stop.text == "1 of 2 tasks can never start: pool 'host' is too small\n"
+                     "lane 'a': task 1 asks for 5 B of pool 'host', of which 4 B of 10 B are free\n"
+                     "  held: 6 B by 'buffers' (from the start and task 0)\n"
+                     "  6 B are never freed, so at most 4 B can ever be free\n"
+                     "  task 1 could start in a pool of 11 B, others may need more");
 }
 
 // Task 1 asks for 6 of 10 bytes; task 0 took 5, which task 2 frees, which waits for task
@@ -107,7 +107,8 @@ TEST_CASE("bytes that are freed too late are followed to the task that waits for
                      "  5 B of 'buffers' are freed when task 2 ends\n"
                      "    task 2 waits for task 3: dependency\n"
                      "    task 3 waits for task 1: dependency\n"
-                     "  so at most 5 B can be free before task 1 starts; a pool of 11 B would do\n"
+                     "  so at most 5 B can be free before task 1 starts\n"
+                     "  task 1 could start in a pool of 11 B, others may need more\n"
                      "lane 'c': task 3 waits for task 1: dependency\n"
                      "  task 1 waits for room in pool 'host'\n"
                      "lane 'b': task 2 waits for task 3: dependency\n"
@@ -122,11 +123,12 @@ TEST_CASE("a task that would free the bytes itself at its end waits for itself")
   builder.allocate_at_start(task, buffers(5));
   builder.free_at_end(task, weights(6));
   CHECK(stop_of(std::move(builder), machine).text ==
-        "1 of 1 tasks can never start: pool 'host' is too small\n"
+        "1 of 1 task can never start: pool 'host' is too small\n"
         "lane 'a': task 0 asks for 5 B of pool 'host', of which 4 B of 10 B are free\n"
         "  held: 6 B by 'weights' (from the start)\n"
         "  6 B of 'weights' are freed when task 0 ends\n"
-        "  so at most 4 B can be free before task 0 starts; a pool of 11 B would do");
+        "  so at most 4 B can be free before task 0 starts\n"
+        "  task 0 could start in a pool of 11 B, others may need more");
 }
 
 // Each lane holds half of the pool and frees it behind a task that asks for the other.
@@ -231,6 +233,22 @@ TEST_CASE("eight lanes are listed, the others counted, and all their pools named
   CHECK(text.find("lane 'h'") != std::string::npos);
   CHECK(text.find("lane 'i'") == std::string::npos);
   CHECK(text.ends_with("\nand 2 more lanes"));
+}
+
+// No replay stops so: the builder refuses rates of zero.
+TEST_CASE("a task that runs and never ends is a cause, too") {
+  const Machine machine = machine_of(2, 0);
+  TaskGraphBuilder builder;
+  static_cast<void>(builder.add_fixed(1, SimTime{1}));
+  static_cast<void>(builder.add_fixed(0, SimTime{1}));
+  builder.depend(0, 1);
+  const TaskGraph graph = std::move(builder).build(machine);
+  const std::vector<StuckLane> stuck{{0, 1, no_id, 0}, {1, 0, no_id, 0}};
+  CHECK(describe_deadlock(graph, machine, stuck).text ==
+        "2 of 2 tasks can never start: others never end\n"
+        "lane 'a': task 1 never ends\n"
+        "lane 'b': task 0 waits for task 1: dependency\n"
+        "  task 1 never ends");
 }
 
 // Twenty tasks in a ring, and four rings of two beside it.
@@ -361,7 +379,8 @@ TEST_CASE("many holders and many who would free are counted") {
       "  1 B of 'c' are freed when task 8 ends\n"
       "    task 8 waits for task 6: lane 'a' runs it first\n"
       "  and 2 more that would free some\n"
-      "  so at most 1 B can be free before task 6 starts; a pool of 13 B would do");
+      "  so at most 1 B can be free before task 6 starts\n"
+      "  task 6 could start in a pool of 13 B, others may need more");
 }
 
 } // namespace

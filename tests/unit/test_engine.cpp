@@ -422,6 +422,17 @@ TEST_CASE("the builder refuses what makes no sense") {
   CHECK(message_of([](TaskGraphBuilder& b) {
           b.hold_from_the_start({0, 0, -1});
         }) == "held from the start: unknown pool or owner, or negative bytes");
+  const auto build_flow_of_weight = [](double weight) {
+    return [weight](TaskGraphBuilder& b) {
+      static_cast<void>(b.add_flow(0, SimTime{0}, 1, route(b, {{0, weight}})));
+    };
+  };
+  machine.resources[0].capacity = 5e-324;
+  CHECK(message_of(build_flow_of_weight(9)) ==
+        "resource 'link': capacity 5e-324 / weight 9 is not positive and finite");
+  machine.resources[0].capacity = 1e308;
+  CHECK(message_of(build_flow_of_weight(1e-12)) ==
+        "resource 'link': capacity 1e+308 / weight 1e-12 is not positive and finite");
   machine.resources[0].capacity = 0;
   CHECK(message_of([](TaskGraphBuilder&) {}) ==
         "resource 'link': capacity 0 is not positive and finite");

@@ -76,7 +76,7 @@ TEST_CASE("a graph that is written and read again is the same to the last bit") 
   machine.pools = {{"HBM", most, PoolMode::record, {"never used", "b", "a"}},
                    {"host", 0, PoolMode::stall, {}}};
   TaskGraphBuilder builder;
-  const std::vector<Use> uses{{1, 1.0 / 3}, {0, 5e-324}};
+  const std::vector<Use> uses{{1, 1.0 / 3}, {0, 2e-309}}; // not normal
   static_cast<void>(builder.add_flow(2, SimTime{1}, 1e-7, builder.add_route(uses), 7.0 / 9));
   static_cast<void>(builder.add_fixed(1, SimTime{std::int64_t{1} << 62}));
   static_cast<void>(builder.add_fixed(1, SimTime{(std::int64_t{1} << 53) + 1}));
@@ -102,7 +102,7 @@ TEST_CASE("a graph that is written and read again is the same to the last bit") 
   CHECK(again.graph.rate_limit == named.graph.rate_limit);
   CHECK(again.graph.route == named.graph.route);
   CHECK(again.graph.route_uses[0].resource == 1);
-  CHECK(again.graph.route_uses[1].weight == 5e-324);
+  CHECK(again.graph.route_uses[1].weight == 2e-309);
   CHECK(again.graph.successors == named.graph.successors);
   CHECK(again.graph.allocations[0].bytes == named.graph.allocations[0].bytes);
   CHECK(again.graph.initial[0].bytes == named.graph.initial[0].bytes);
@@ -213,6 +213,15 @@ TEST_CASE("mistakes of the whole file are named") {
             .find("missing key 'capacity' in 'HBM'") != std::string::npos);
 }
 
+// 5e-324 is the least that a double holds, so a ninth of it is none.
+TEST_CASE("a rate that is too small to be a number points at the weight") {
+  CHECK(message_of("kind: task_graph\nresources: {r0: 5e-324}\nlanes: [a]\ntasks:\n"
+                   "  - {name: t, lane: a, work: 5e-324, over: {r0: 9}}\n") ==
+        "own.yaml:5:49: error: capacity 5e-324 of 'r0' / weight 9 is too small a rate\n"
+        "    5 |   - {name: t, lane: a, work: 5e-324, over: {r0: 9}}\n"
+        "      |                                                 ^");
+}
+
 TEST_CASE("mistakes of a task are named, with what would be right") {
   CHECK(first_mistake("  - {lane: compute, time: 1 s}\n") == "missing key 'name' in 'tasks[0]'");
   CHECK(first_mistake("  - {name: a, time: 1 s}\n") == "missing key 'lane' in 'a'");
@@ -239,6 +248,10 @@ TEST_CASE("mistakes of a task are named, with what would be right") {
         "unknown resource 'lnik' | did you mean 'link'?");
   CHECK(first_mistake("  - {name: a, lane: compute, work: 1, over: {link: 0}}\n") ==
         "'link' must be greater than 0, not 0");
+  // 12e9 / 1e-300 is above 1.8e308, and 10e9 / 1.7e308 = 5.9e-299 is a rate.
+  CHECK(first_mistake("  - {name: a, lane: compute, work: 1, over: {host: 1e-300}}\n") ==
+        "capacity 12000000000 of 'host' / weight 1e-300 is too large a rate");
+  CHECK(first_mistake("  - {name: a, lane: compute, work: 0, over: {link: 1.7e308}}\n").empty());
   CHECK(first_mistake("  - {name: a, lane: compute, time: 2000 h}\n") ==
         "'time' must be between 0 s and 1281 h, not 2000 h");
   CHECK(first_mistake("  - {name: a, lane: compute, time: 1 s, after: a}\n") ==
@@ -276,8 +289,8 @@ TEST_CASE("a deadlock of a file names its tasks") {
       "lane 'compute': 'large' asks for 4 GB of pool 'HBM', of which 3 GB of 10 GB "
       "are free\n"
       "  held: 7 GB by 'weights' (from the start)\n"
-      "  7 GB are never freed, so at most 3 GB can ever be free; a pool of 11 GB "
-      "would do",
+      "  7 GB are never freed, so at most 3 GB can ever be free\n"
+      "  'large' could start in a pool of 11 GB, others may need more",
       Deadlock);
 }
 
