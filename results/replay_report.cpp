@@ -99,7 +99,7 @@ std::string critical_text(const NamedGraph& named, const Timeline& timeline, std
   }
   text += table.render("  ");
   if (shown.size() < sequence.size()) {
-    text += fmt::format("  and {} shorter, {} in all\n", sequence.size() - shown.size(),
+    text += fmt::format("  and {} more, {} in all\n", sequence.size() - shown.size(),
                         time_text(timeline.makespan));
   }
   return text;

@@ -35,9 +35,10 @@ std::string usage() {
   for (const Command& command : table) {
     text += fmt::format("  {:10}{}\n", command.name, command.summary);
   }
-  return text + "\n`spillway COMMAND --help` shows a command's options. Exit status: 0 done, 1 the "
-                "answer is no\n(does not fit, out of tolerance), 2 bad usage or input, 3 internal "
-                "error.\n";
+  return text +
+         "\n`spillway COMMAND --help` shows a command's options. Exit status: 0 done, 1 the "
+         "answer is no\n(does not fit, out of tolerance, a pool is too small), 2 bad usage or "
+         "input, 3 internal\nerror.\n";
 }
 
 } // namespace

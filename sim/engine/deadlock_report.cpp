@@ -30,6 +30,11 @@ constexpr std::size_t most_releases = 2;
   return text == exact || bytes < 10'000 ? exact : fmt::format("{} ({} B)", text, bytes);
 }
 
+// A pool may hold more than its capacity from the start.
+[[nodiscard]] std::string free_text(std::int64_t bytes) {
+  return bytes_text(std::max(bytes, std::int64_t{0}));
+}
+
 [[nodiscard]] std::string joined(const std::vector<std::string>& parts) {
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -201,7 +206,7 @@ private:
     }
     add_line(0, fmt::format("lane '{}': {} asks for {} of pool '{}', of which {} of {} are free",
                             lane_name(lane.head), name(lane.head), bytes_text(asked), pool.name,
-                            bytes_text(lane.free_bytes), bytes_text(pool.capacity)));
+                            free_text(lane.free_bytes), bytes_text(pool.capacity)));
     if (const std::string held = holders_text(lane.short_of); !held.empty()) {
       add_line(1, "held: " + held);
     }
@@ -256,7 +261,7 @@ private:
     const std::int64_t kept = state_.held_after(lane.short_of, everyone);
     if (asked > capacity - kept) {
       add_line(1, fmt::format("{} are never freed, so at most {} can ever be free",
-                              bytes_text(kept), bytes_text(capacity - kept)));
+                              bytes_text(kept), free_text(capacity - kept)));
       add_needed(lane, kept, asked);
       return true;
     }
@@ -270,7 +275,7 @@ private:
     add_releases(lane, is_too_late ? too_late : in_time);
     if (is_too_late) {
       add_line(1, fmt::format("so at most {} can be free before {} starts",
-                              bytes_text(capacity - until_then), name(lane.head)));
+                              free_text(capacity - until_then), name(lane.head)));
       add_needed(lane, until_then, asked);
     }
     return is_too_late;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,7 +19,8 @@ namespace {
 
 class Replay {
 public:
-  Replay(const TaskGraph& graph, const Machine& machine, std::span<const Loop> loops);
+  Replay(const TaskGraph& graph, const Machine& machine, std::span<const Loop> loops,
+         std::span<const std::string> task_names);
   [[nodiscard]] Timeline run();
 
 private:
@@ -40,6 +42,7 @@ private:
   [[noreturn]] void report_deadlock() const;
 
   const TaskGraph& graph_;
+  std::span<const std::string> task_names_;
   ReplayState state_;
   Timeline& timeline_; // of state_
   RecurrenceFinder recurrence_;
@@ -53,10 +56,11 @@ private:
   std::vector<char> freed_;         // per pool: listed in freed_pools_
 };
 
-Replay::Replay(const TaskGraph& graph, const Machine& machine, std::span<const Loop> loops)
-    : graph_(graph), state_(graph, machine), timeline_(state_.timeline), recurrence_(graph, loops),
-      first_starved_(machine.pools.size(), no_id), freed_last_by_(machine.pools.size(), no_id),
-      freed_(machine.pools.size(), 0) {
+Replay::Replay(const TaskGraph& graph, const Machine& machine, std::span<const Loop> loops,
+               std::span<const std::string> task_names)
+    : graph_(graph), task_names_(task_names), state_(graph, machine), timeline_(state_.timeline),
+      recurrence_(graph, loops), first_starved_(machine.pools.size(), no_id),
+      freed_last_by_(machine.pools.size(), no_id), freed_(machine.pools.size(), 0) {
   candidates_.reserve(machine.lanes.size());
   freed_pools_.reserve(machine.pools.size());
 }
@@ -251,7 +255,7 @@ void Replay::starve(LaneId lane, PoolId pool) {
 
 void Replay::free_memory(TaskId task) {
   for (const MemoryChange& change : graph_.frees_of(task)) {
-    state_.ledger.release(change);
+    state_.ledger.release(change, task);
     if (first_starved_[change.pool] != no_id) {
       freed_last_by_[change.pool] = task;
       if (freed_[change.pool] == 0) {
@@ -287,7 +291,7 @@ void Replay::report_deadlock() const {
       entry.free_bytes = state_.ledger.room(state.short_of);
     }
   }
-  throw Deadlock(describe_deadlock(graph_, state_.machine, stuck), stuck);
+  throw Deadlock(describe_deadlock(graph_, state_.machine, stuck, task_names_), stuck);
 }
 
 void check_fit(const TaskGraph& graph, const Machine& machine) {
@@ -302,9 +306,10 @@ void check_fit(const TaskGraph& graph, const Machine& machine) {
 
 } // namespace
 
-Timeline replay(const TaskGraph& graph, const Machine& machine, std::span<const Loop> loops) {
+Timeline replay(const TaskGraph& graph, const Machine& machine, std::span<const Loop> loops,
+                std::span<const std::string> task_names) {
   check_fit(graph, machine);
-  return Replay(graph, machine, loops).run();
+  return Replay(graph, machine, loops, task_names).run();
 }
 
 } // namespace spillway

@@ -63,8 +63,8 @@
 
 namespace spillway {
 
-// No task can run and some never did. what() says why, with tasks by their number
-// (deadlock_report.hpp); stuck() is what that text is made from.
+// No task can run and some never did. what() says why (deadlock_report.hpp); stuck() is
+// what that text is made from.
 class Deadlock : public std::runtime_error {
 public:
   Deadlock(const DeadlockText& why, std::vector<StuckLane> stuck)
@@ -79,8 +79,10 @@ private:
 };
 
 // `loops`: what the graph leaves out of a longer schedule (loop.hpp). The result is
-// that of the whole schedule, or NoRecurrence is thrown.
+// that of the whole schedule, or NoRecurrence is thrown. `task_names` is for the text of a
+// Deadlock alone: empty, so that tasks go by their number, or a name for every task.
 [[nodiscard]] Timeline replay(const TaskGraph& graph, const Machine& machine,
-                              std::span<const Loop> loops = {});
+                              std::span<const Loop> loops = {},
+                              std::span<const std::string> task_names = {});
 
 } // namespace spillway

@@ -1,5 +1,7 @@
 #include "sim/engine/graph_checks.hpp"
 
+#include "sim/engine/sim_clock.hpp"
+
 #include <boost/graph/breadth_first_search.hpp>
 #include <boost/graph/compressed_sparse_row_graph.hpp>
 #include <boost/graph/dijkstra_shortest_paths.hpp>
@@ -7,10 +9,8 @@
 #include <boost/graph/topological_sort.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
-#include <stdexcept>
 #include <utility>
 
 namespace spillway {
@@ -310,16 +310,7 @@ std::vector<Wait> TaskOrder::chain(TaskId task, TaskId on) const {
   return impl_->chain(task, on);
 }
 
-namespace {
-
-[[nodiscard]] SimTime sum(SimTime a, SimTime b) {
-  if (b > SimTime{std::int64_t{1} << 62} - a) {
-    throw std::overflow_error("the simulated time exceeds 2^62 ps (53 days)");
-  }
-  return a + b;
-}
-
-[[nodiscard]] SimTime time_alone(const TaskGraph& graph, const Machine& machine, TaskId task) {
+SimTime time_alone(const TaskGraph& graph, const Machine& machine, TaskId task) {
   if (!(graph.work[task] > 0)) {
     return graph.fixed_time[task];
   }
@@ -327,21 +318,15 @@ namespace {
   for (const Use& use : graph.uses_of(graph.route[task])) {
     rate = std::min(rate, machine.resources[use.resource].capacity / use.weight);
   }
-  const double ps = std::ceil(graph.work[task] / rate * 1e12);
-  if (!(ps <= 0x1p62)) {
-    throw std::overflow_error("a flow takes longer than 2^62 ps (53 days)");
-  }
-  return sum(graph.fixed_time[task], SimTime{static_cast<std::int64_t>(ps)});
+  return later(graph.fixed_time[task], flow_time(graph.work[task], rate));
 }
-
-} // namespace
 
 SimTime longest_path(const TaskGraph& graph, const Machine& machine) {
   const std::vector<TaskId> next = next_on_lane(graph);
   std::vector<SimTime> earliest(graph.task_count(), SimTime{0});
   SimTime latest{0};
   for (const TaskId task : TaskOrder(graph).sorted()) {
-    const SimTime end = sum(earliest[task], time_alone(graph, machine, task));
+    const SimTime end = later(earliest[task], time_alone(graph, machine, task));
     latest = std::max(latest, end);
     for (const TaskId successor : graph.successors_of(task)) {
       earliest[successor] = std::max(earliest[successor], end);

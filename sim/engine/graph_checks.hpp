@@ -58,6 +58,9 @@ private:
   std::unique_ptr<const Impl> impl_;
 };
 
+// How long a task takes when nothing shares with it. std::overflow_error above 2^62 ps.
+[[nodiscard]] SimTime time_alone(const TaskGraph& graph, const Machine& machine, TaskId task);
+
 // How long the tasks take when no flow shares and every pool has room: no replay is
 // shorter, but for a picosecond of rounding at each change of a flow's rate. Zero
 // when tasks wait in a circle. std::overflow_error above 2^62 ps.

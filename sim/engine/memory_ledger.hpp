@@ -17,9 +17,26 @@
 #include <limits>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace spillway {
+
+// A task frees bytes that their owner does not hold at that moment. Whether one does
+// depends on the order of ends, so nothing but a replay can tell.
+class NotHeld : public std::logic_error {
+public:
+  NotHeld(const std::string& what, TaskId task, const MemoryChange& freed, std::int64_t held)
+      : std::logic_error(what), task_(task), freed_(freed), held_(held) {}
+  [[nodiscard]] TaskId task() const { return task_; }
+  [[nodiscard]] const MemoryChange& freed() const { return freed_; }
+  [[nodiscard]] std::int64_t held() const { return held_; }
+
+private:
+  TaskId task_;
+  MemoryChange freed_;
+  std::int64_t held_;
+};
 
 class MemoryLedger {
 public:
@@ -78,16 +95,17 @@ public:
     }
   }
 
-  void release(const MemoryChange& change) {
+  void release(const MemoryChange& change, TaskId task) {
     Account& account = accounts_[change.pool];
     if (account.peak_owners_stale) {
       copy_peak_owners(change.pool);
     }
     std::int64_t& by_owner = held_by_owner_[account.first_owner + change.owner];
     if (change.bytes > by_owner) {
-      throw std::logic_error(fmt::format("{} bytes freed in pool '{}' by '{}', which holds {}",
-                                         change.bytes, pools_[change.pool].name,
-                                         pools_[change.pool].owners[change.owner], by_owner));
+      throw NotHeld(fmt::format("{} bytes freed in pool '{}' by '{}', which holds {}", change.bytes,
+                                pools_[change.pool].name, pools_[change.pool].owners[change.owner],
+                                by_owner),
+                    task, change, by_owner);
     }
     by_owner -= change.bytes;
     account.held -= change.bytes;

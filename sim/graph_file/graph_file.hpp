@@ -12,7 +12,7 @@
 //     - {name: product, lane: compute, time: 5 ms, after: [load],
 //        free: {HBM: {buffer: 1 GB}}}
 //
-//   resources  name: capacity, a plain number or a rate in bytes
+//   resources  name: capacity, a plain number or bytes per second
 //   pools      capacity; mode record (default: bytes are counted) or stall (a task
 //              waits for room); held: bytes by owner from the start; owners: the
 //              names that may hold bytes, by default those that occur

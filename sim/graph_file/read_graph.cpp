@@ -1,3 +1,4 @@
+#include "sim/base/source_text.hpp"
 #include "sim/base/units.hpp"
 #include "sim/base/yaml.hpp"
 #include "sim/graph_file/graph_file.hpp"
@@ -8,6 +9,7 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -84,8 +86,7 @@ public:
   explicit GraphReader(const YamlNode& root) : top_(root, "task_graph", diagnostics_) {}
 
   [[nodiscard]] NamedGraph read() {
-    static const std::array<std::string, 1> kinds{"task_graph"};
-    static_cast<void>(top_.choice("kind", kinds));
+    read_kind();
     read_resources();
     read_lanes();
     read_pools();
@@ -101,10 +102,27 @@ public:
   }
 
 private:
+  // A file of another kind has nothing of what follows, which needs no list of its own.
+  void read_kind() {
+    static const std::array<std::string, 1> kinds{"task_graph"};
+    const YamlNode* const kind = top_.required_child("kind");
+    if (kind == nullptr || (kind->is_scalar() && kind->text == kinds.front())) {
+      return;
+    }
+    if (kind->is_scalar() && kind->text == "scenario") {
+      diagnostics_.add(kind->place, "a scenario is no task graph",
+                       "`spillway run` takes scenarios");
+    } else {
+      static_cast<void>(top_.choice("kind", kinds));
+    }
+    diagnostics_.throw_if_any();
+  }
+
   // ---- The machine ----
 
   void read_resources() {
     for_each_entry(top_.child("resources"), "resources", [this](const YamlEntry& entry) {
+      check_name(entry.key, entry.key_place);
       resources_.add(entry.key);
       const double capacity =
           read_amount(entry.value, Dimension::byte_rate, positive, entry.key, diagnostics_)
@@ -115,6 +133,7 @@ private:
 
   void read_lanes() {
     for_each_name(top_.required_child("lanes"), "lanes", [this](const YamlNode& node) {
+      check_name(node.text, node.place);
       if (lanes_.add(node.text)) {
         result_.machine.lanes.push_back({node.text});
       } else {
@@ -133,6 +152,8 @@ private:
     MapReader in(entry.value, entry.key, diagnostics_);
     Pool pool;
     pool.name = entry.key;
+    check_name(entry.key, entry.key_place);
+    const std::size_t mistakes = diagnostics_.count();
     if (const YamlNode* capacity = in.required_child("capacity")) {
       pool.capacity = read_bytes(*capacity, "capacity", diagnostics_);
     }
@@ -142,13 +163,22 @@ private:
     result_.machine.pools.push_back(pool);
     Names& owners = owners_.emplace_back();
     for_each_name(in.child("owners"), "owners", [&](const YamlNode& node) {
+      check_name(node.text, node.place);
       if (!owners.add(node.text)) {
         diagnostics_.add(node.place, fmt::format("owner '{}' is named twice", node.text));
       }
     });
     owners_are_listed_.push_back(in.has("owners"));
-    for_each_entry(in.child("held"), "held", [this, id](const YamlEntry& held) {
-      builder_.hold_from_the_start(read_change(id, held));
+    std::int64_t room = pool.capacity;
+    for_each_entry(in.child("held"), "held", [&](const YamlEntry& held) {
+      const MemoryChange change = read_change(id, held);
+      builder_.hold_from_the_start(change);
+      room = change.bytes > room ? -1 : room - change.bytes;
+      if (room < 0 && pool.mode == PoolMode::stall && diagnostics_.count() == mistakes) {
+        diagnostics_.add(held.value.place,
+                         fmt::format("pool '{}' holds more from the start than its {}", pool.name,
+                                     exact_bytes(pool.capacity)));
+      }
     });
     in.finish();
   }
@@ -178,6 +208,7 @@ private:
   void add_task_name(const YamlNode& node, std::size_t index) {
     const YamlNode* const name = node.find("name");
     if (name != nullptr && name->is_scalar() && !name->text.empty()) {
+      check_name(name->text, name->place);
       if (tasks_.add(name->text)) {
         return;
       }
@@ -192,6 +223,10 @@ private:
     const YamlNode* const name = node.find("name");
     const bool named = name != nullptr && name->is_scalar() && !name->text.empty();
     MapReader in(node, named ? name->text : fmt::format("tasks[{}]", task), diagnostics_);
+    if (!node.is_map()) { // which is said
+      static_cast<void>(builder_.add_fixed(no_id, SimTime{0}));
+      return;
+    }
     static_cast<void>(in.required_child("name"));
     const LaneId lane = read_lane(in);
     if (in.has("work")) {
@@ -317,8 +352,8 @@ private:
 
   [[nodiscard]] MemoryChange read_change(PoolId pool, const YamlEntry& entry) {
     Names& owners = owners_[pool];
-    if (!owners_are_listed_[pool]) {
-      owners.add(entry.key);
+    if (!owners_are_listed_[pool] && owners.add(entry.key)) {
+      check_name(entry.key, entry.key_place);
     }
     const OwnerId owner = look_up(owners, entry.key, entry.key_place, "owner");
     return {pool, owner, read_bytes(entry.value, entry.key, diagnostics_)};
@@ -374,9 +409,23 @@ private:
     if (id == no_id) {
       const bool search = diagnostics_.count() < most_suggestions;
       diagnostics_.add(place, fmt::format("unknown {} '{}'", kind, name),
-                       search ? suggestion(name, names.list()) : "");
+                       search ? suggestion(name, written_names(names)) : "");
     }
     return id;
+  }
+
+  // Without those that stand for a task whose name is wrong.
+  [[nodiscard]] static std::vector<std::string> written_names(const Names& names) {
+    std::vector<std::string> written;
+    std::ranges::copy_if(names.list(), std::back_inserter(written), is_plain_line);
+    return written;
+  }
+
+  // Reports and graph_text write names in one line.
+  void check_name(const std::string& name, const Place& place) {
+    if (!is_plain_line(name)) {
+      diagnostics_.add(place, fmt::format("the name '{}' has a control character", name));
+    }
   }
 
   Diagnostics diagnostics_;

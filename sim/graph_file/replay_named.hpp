@@ -9,8 +9,8 @@
 namespace spillway {
 
 // As replay(), in words for the one who wrote the file, which messages call `name`:
-// a Deadlock names its tasks, and a task that frees what its owner does not hold at
-// that moment is an InputError. std::overflow_error as replay().
+// a Deadlock names its tasks, and an InputError is thrown where a task frees what its
+// owner does not hold at that moment, or where times or bytes are too large to count.
 [[nodiscard]] Timeline replay_named(const NamedGraph& named, const std::string& name);
 
 } // namespace spillway

@@ -143,10 +143,20 @@ const PolicySpec& Scenario::policy(const std::string& policy_name) const {
                    suggestion(policy_name, names));
 }
 
+// It has nothing of a scenario, which would be as many mistakes.
+static void refuse_task_graph(const YamlNode& tree) {
+  const YamlNode* const kind = tree.find("kind");
+  if (kind != nullptr && kind->is_scalar() && kind->text == "task_graph") {
+    throw InputError(std::vector<Diagnostic>{
+        {kind->place, "a task graph is no scenario", "`spillway replay` takes task graphs"}});
+  }
+}
+
 YamlNode load_scenario_tree(const Catalog& catalog, const std::string& name_or_path,
                             const std::vector<std::string>& assignments) {
   YamlNode tree =
       catalog.load_file(CatalogKind::scenario, catalog.find(CatalogKind::scenario, name_or_path));
+  refuse_task_graph(tree);
   for (const std::string& assignment : assignments) {
     set_path(tree, assignment);
   }

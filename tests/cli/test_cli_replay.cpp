@@ -69,7 +69,7 @@ TEST_CASE("replay says which task waited for memory, and --top shortens its list
   const ProgramResult shorter = ask({"replay", stall, "--top", "2"});
   CHECK(contains(shorter.out, "  product 1  compute"));
   CHECK_FALSE(contains(shorter.out, "  load 2  "));
-  CHECK(contains(shorter.out, "  and 2 shorter, 800 ms in all\n"));
+  CHECK(contains(shorter.out, "  and 2 more, 800 ms in all\n"));
   CHECK_FALSE(contains(shorter.out, "less busy"));
   const ProgramResult one = ask({"replay", stall, "--top", "1"});
   CHECK(contains(one.out, "  compute      2  600 ms"));
@@ -193,13 +193,25 @@ TEST_CASE("what replay cannot read or count is refused") {
   const std::string frees =
       folder.write("frees.yaml", "kind: task_graph\nlanes: [a]\npools: {HBM: {capacity: 1 GB}}\n"
                                  "tasks: [{name: t, lane: a, time: 1 s, free: {HBM: {x: 5 B}}}]\n");
-  check_refused({"replay", frees}, "error: " + frees +
-                                       ": 5 bytes freed in pool 'HBM' by 'x', which holds 0\n"
+  check_refused({"replay", frees}, frees +
+                                       ": error: task 't' frees 5 B of pool 'HBM' for 'x', which "
+                                       "holds 0 B then\n"
                                        "      an owner frees what tasks that started before have "
                                        "allocated for it\n");
   const std::string slow =
       folder.write("slow.yaml", graph_with("  - {name: t, lane: a, work: 1e300, limit: 1}\n"));
-  check_refused({"replay", slow}, "error: a flow takes longer than 2^62 ps (53 days)\n");
+  check_refused({"replay", slow},
+                slow + ": error: task 't': a flow takes longer than 2^62 ps (53 days)\n");
+  const std::string scenario =
+      folder.write("scenario.yaml", "kind: scenario\nextends: deepseek-v3-gb200\n");
+  check_refused({"replay", scenario}, scenario +
+                                          ":1:7: error: a scenario is no task graph\n"
+                                          "    1 | kind: scenario\n"
+                                          "      |       ^ `spillway run` takes scenarios\n");
+  const ProgramResult run = ask({"run", three_lanes});
+  CHECK(run.exit_code == 2);
+  CHECK(contains(run.err, ": error: a task graph is no scenario\n"));
+  CHECK(run.err.ends_with("^ `spillway replay` takes task graphs\n"));
   const std::string copy = folder.write("copy.yaml", read_text(stall));
   check_refused_with({"replay", copy, "--json", copy}, copy);
   CHECK(read_text(copy) == read_text(stall));

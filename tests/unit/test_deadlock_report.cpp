@@ -235,6 +235,19 @@ TEST_CASE("eight lanes are listed, the others counted, and all their pools named
   CHECK(text.ends_with("\nand 2 more lanes"));
 }
 
+TEST_CASE("a pool that holds more than its capacity has nothing free") {
+  const Machine machine = machine_of(1, 1);
+  TaskGraphBuilder builder;
+  builder.hold_from_the_start(weights(3));
+  builder.allocate_at_start(builder.add_fixed(0, SimTime{1}), buffers(1));
+  CHECK(stop_of(std::move(builder), machine).text ==
+        "1 of 1 task can never start: pool 'host' is too small\n"
+        "lane 'a': task 0 asks for 1 B of pool 'host', of which 0 B of 1 B are free\n"
+        "  held: 3 B by 'weights' (from the start)\n"
+        "  3 B are never freed, so at most 0 B can ever be free\n"
+        "  task 0 could start in a pool of 4 B, others may need more");
+}
+
 // No replay stops so: the builder refuses rates of zero.
 TEST_CASE("a task that runs and never ends is a cause, too") {
   const Machine machine = machine_of(2, 0);

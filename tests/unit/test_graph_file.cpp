@@ -275,10 +275,84 @@ TEST_CASE("freeing what an owner does not hold is the file's mistake") {
   const NamedGraph named = parse_graph(
       machine_text + "tasks:\n  - {name: a, lane: compute, time: 1 s, free: {HBM: {x: 1 kB}}}\n",
       "own.yaml");
-  CHECK_THROWS_WITH_AS(static_cast<void>(replay_named(named, "own.yaml")),
-                       "error: own.yaml: 1000 bytes freed in pool 'HBM' by 'x', which holds 0\n"
-                       "      an owner frees what tasks that started before have allocated for it",
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(replay_named(named, "own.yaml")),
+      "own.yaml: error: task 'a' frees 1 kB of pool 'HBM' for 'x', which holds 0 B "
+      "then\n"
+      "      an owner frees what tasks that started before have allocated for it",
+      InputError);
+}
+
+TEST_CASE("what cannot be counted is the file's mistake, of a task where one alone is too long") {
+  const auto replayed = [](const std::string& tasks) {
+    static_cast<void>(
+        replay_named(parse_graph(machine_text + "tasks:\n" + tasks, "own.yaml"), "own.yaml"));
+  };
+  CHECK_THROWS_WITH_AS(replayed("  - {name: a, lane: compute, time: 1 s}\n"
+                                "  - {name: b, lane: compute, work: 1e300, limit: 1}\n"),
+                       "own.yaml: error: task 'b': a flow takes longer than 2^62 ps (53 days)",
                        InputError);
+  CHECK_THROWS_WITH_AS(replayed("  - {name: a, lane: compute, time: 1281 h}\n"
+                                "  - {name: b, lane: compute, time: 1281 h}\n"),
+                       "own.yaml: error: the simulated time exceeds 2^62 ps (53 days)", InputError);
+}
+
+// Only files are to blame for what a replay finds out.
+TEST_CASE("a graph of another machine is not the file's mistake") {
+  NamedGraph named = parse_graph(machine_text + "tasks: []\n", "own.yaml");
+  named.machine.lanes.clear();
+  CHECK_THROWS_WITH_AS(static_cast<void>(replay_named(named, "own.yaml")),
+                       "the task graph was built for another machine", std::logic_error);
+}
+
+TEST_CASE("a stalling pool cannot hold more than its capacity from the start") {
+  const auto pool = [](const std::string& mode, const std::string& held) {
+    return message_of(
+        "kind: task_graph\nlanes: []\ntasks: []\npools:\n  HBM: {capacity: 3 GB, mode: " + mode +
+        ", held: {" + held + "}}\n");
+  };
+  CHECK(pool("stall", "a: 2 GB, b: 2 GB") ==
+        "own.yaml:5:57: error: pool 'HBM' holds more from the start than its 3 GB\n"
+        "    5 |   HBM: {capacity: 3 GB, mode: stall, held: {a: 2 GB, b: 2 GB}}\n"
+        "      |                                                         ^");
+  CHECK(pool("stall", "a: 2 GB, b: 1 GB").empty());
+  CHECK(pool("record", "a: 2 GB, b: 2 GB").empty());
+}
+
+TEST_CASE("names have no control characters") {
+  const std::string text =
+      message_of("kind: task_graph\nresources: {\"a\\t\": 1}\nlanes: [\"b\\n\"]\n"
+                 "pools: {\"c\\n\": {capacity: 1 B, owners: [\"d\\n\"]}, e: {capacity: 1 B, held: "
+                 "{\"f\\n\": 0 B}}}\n"
+                 "tasks: [{name: \"g\\n\", lane: \"b\\n\", time: 1 s}]\n");
+  INFO(text);
+  for (const char name : {'a', 'b', 'c', 'd', 'f', 'g'}) {
+    CHECK(text.find(std::string("the name '") + name + " ' has a control character") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("one mistake is one error, and suggestions name what the file names") {
+  const auto count = [](const std::string& tasks) {
+    try {
+      static_cast<void>(parse_graph(machine_text + "tasks:\n" + tasks, "own.yaml"));
+    } catch (const InputError& error) {
+      return error.diagnostics().size();
+    }
+    return std::size_t{0};
+  };
+  CHECK(count("  - 1\n") == 1);
+  const std::string text = message_of(machine_text + "tasks:\n"
+                                                     "  - {name: x, lane: compute, time: 1 s}\n"
+                                                     "  - {lane: compute, time: 1 s}\n"
+                                                     "  - {name: y, lane: compute, time: 1 s, "
+                                                     "after: [elsewhere]}\n");
+  CHECK(text.find("^ known: x, y") != std::string::npos);
+  CHECK(text.find("tasks[1] ") == std::string::npos);
+  const std::string other = message_of("kind: scenario\nmodel: a\n");
+  CHECK(other == "own.yaml:1:7: error: a scenario is no task graph\n"
+                 "    1 | kind: scenario\n"
+                 "      |       ^ `spillway run` takes scenarios");
 }
 
 TEST_CASE("a deadlock of a file names its tasks") {
