@@ -76,11 +76,9 @@ private:
 // lane (2i + 1): stepping onto the lane costs one, riding and stepping off nothing.
 class WaitSearch {
 public:
+  // `tasks` ascend.
   WaitSearch(const TaskGraph& graph, const std::vector<TaskId>& next, std::vector<TaskId> tasks)
-      : tasks_(std::move(tasks)), index_(graph.task_count(), no_id) {
-    for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
-      index_[tasks_[i]] = i;
-    }
+      : tasks_(std::move(tasks)) {
     std::vector<EdgeEnds> edges;
     std::vector<Cost> costs;
     const auto add = [&](std::size_t from, std::size_t to, int waits) {
@@ -89,13 +87,13 @@ public:
     };
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       for (const TaskId successor : graph.successors_of(tasks_[i])) {
-        if (index_[successor] != no_id) {
-          add(2 * i, 2 * std::size_t{index_[successor]}, 1);
+        if (const std::size_t to = index_of(successor); to != nowhere) {
+          add(2 * i, 2 * to, 1);
         }
       }
-      const TaskId behind = next[tasks_[i]];
-      const bool rides = behind != no_id && index_[behind] != no_id;
-      const std::size_t stop = rides ? 2 * std::size_t{index_[behind]} + 1 : 0;
+      const std::size_t behind = index_of(next[tasks_[i]]);
+      const bool rides = behind != nowhere;
+      const std::size_t stop = rides ? 2 * behind + 1 : 0;
       if (rides) {
         add(2 * i, stop, 1);
       }
@@ -116,15 +114,15 @@ public:
                                            int too_many) const {
     std::vector<char> is_end(num_vertices(rides_), 0);
     for (const TaskId task : ends) {
-      if (index_[task] != no_id && task != first) {
-        is_end[2 * std::size_t{index_[task]}] = 1;
+      if (const std::size_t at = index_of(task); at != nowhere && task != first) {
+        is_end[2 * at] = 1;
       }
     }
     std::vector<std::size_t> before(num_vertices(rides_));
     std::vector<int> waits(num_vertices(rides_));
     std::size_t end = num_vertices(rides_);
     try {
-      boost::dijkstra_shortest_paths(rides_, 2 * std::size_t{index_[first]},
+      boost::dijkstra_shortest_paths(rides_, 2 * index_of(first),
                                      boost::predecessor_map(by_vertex(before, rides_))
                                          .distance_map(by_vertex(waits, rides_))
                                          .weight_map(get(&Cost::waits, rides_))
@@ -135,6 +133,16 @@ public:
   }
 
 private:
+  static constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
+
+  // Its place in tasks_. A table over the whole graph would cost as much for a set of two
+  // tasks as for all.
+  [[nodiscard]] std::size_t index_of(TaskId task) const {
+    const auto at = std::ranges::lower_bound(tasks_, task);
+    return at == tasks_.end() || *at != task ? nowhere
+                                             : static_cast<std::size_t>(at - tasks_.begin());
+  }
+
   [[nodiscard]] std::vector<Wait> waits_back_from(std::size_t vertex,
                                                   const std::vector<std::size_t>& before) const {
     std::vector<Wait> waits;
@@ -151,7 +159,6 @@ private:
   }
 
   std::vector<TaskId> tasks_;
-  std::vector<std::uint32_t> index_; // per task, its place in tasks_
   Rides rides_;
 };
 
@@ -215,9 +222,14 @@ public:
     return knots;
   }
 
+  // The steps that all sets together may take: about a second.
+  static constexpr std::size_t most_steps = 50'000'000;
+
+  // Takes about `most` steps, but one search at least, and off `left` what it took.
   // Each circle has a dependency in it, since lanes alone have none. So the circles
   // that end in a dependency of each task in turn are all there are.
-  [[nodiscard]] std::vector<Wait> shortest_circle(const std::vector<TaskId>& knot) const {
+  [[nodiscard]] std::vector<Wait> shortest_circle(const std::vector<TaskId>& knot, std::size_t most,
+                                                  std::size_t& left) const {
     const WaitSearch search(graph_, next_, knot);
     std::vector<std::vector<TaskId>> needs(knot.size());
     for (const TaskId task : knot) {
@@ -228,8 +240,7 @@ public:
         }
       }
     }
-    constexpr std::size_t most_steps = 50'000'000; // about a second
-    std::size_t searches = 1 + most_steps / search.edge_count();
+    std::size_t searches = 1 + most / search.edge_count();
     std::vector<Wait> circle;
     int too_many = std::numeric_limits<int>::max();
     for (std::size_t i = 0; i < knot.size() && searches > 0 && too_many > 1; ++i) {
@@ -237,6 +248,7 @@ public:
         continue;
       }
       --searches;
+      left -= std::min(left, search.edge_count());
       std::vector<Wait> waits = search.shortest(knot[i], needs[i], too_many);
       if (!waits.empty()) {
         waits.push_back({knot[i], waits.front().task, false});
@@ -292,8 +304,12 @@ std::vector<TaskId> TaskOrder::sorted() const {
 
 std::vector<std::vector<Wait>> TaskOrder::circles(std::size_t most) const {
   std::vector<std::vector<Wait>> circles;
-  for (const std::vector<TaskId>& knot : impl_->knots()) {
-    circles.push_back(impl_->shortest_circle(knot));
+  // Small sets first, so that larger ones share what these leave of the steps.
+  std::vector<std::vector<TaskId>> knots = impl_->knots();
+  std::ranges::stable_sort(knots, {}, &std::vector<TaskId>::size);
+  std::size_t steps = Impl::most_steps;
+  for (std::size_t i = 0; i < knots.size(); ++i) {
+    circles.push_back(impl_->shortest_circle(knots[i], steps / (knots.size() - i), steps));
   }
   std::ranges::sort(circles, [](const std::vector<Wait>& a, const std::vector<Wait>& b) {
     return std::pair(a.size(), a.front().task) < std::pair(b.size(), b.front().task);

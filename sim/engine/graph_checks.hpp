@@ -43,8 +43,8 @@ public:
 
   // A shortest circle out of each set of tasks that all wait for each other: those
   // with the fewest waits first, at most `most` of them. The waits follow each other
-  // (each `on` is the next `task`) and begin with the lowest id. Where a set is huge
-  // the search ends early and the circle may not be the shortest.
+  // (each `on` is the next `task`) and begin with the lowest id. Where sets are huge
+  // the search ends early and the circles may not be the shortest.
   [[nodiscard]] std::vector<std::vector<Wait>> circles(std::size_t most) const;
 
   // Per task: whether it waits for this one, directly or not; the task itself does not.

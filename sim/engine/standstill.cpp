@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <set>
 #include <utility>
 
 namespace spillway {
@@ -77,8 +76,8 @@ Standstill::Standstill(const TaskGraph& graph, const Machine& machine,
                        std::span<const StuckLane> stuck)
     : graph_(graph), machine_(machine), left_(find_left(graph, stuck)),
       head_(machine.lanes.size(), no_id), lacks_memory_(machine.lanes.size(), 0),
-      needs_(graph.task_count()), order_(graph, left_), circles_(order_.circles(no_id)),
-      in_circle_(graph.task_count(), 0) {
+      next_(graph.task_count()), distance_(graph.task_count(), 0), order_(graph, left_),
+      circles_(order_.circles(no_id)), in_circle_(graph.task_count(), 0) {
   for (const std::vector<Wait>& circle : circles_) {
     for (const Wait& wait : circle) {
       in_circle_[wait.task] = 1;
@@ -88,12 +87,65 @@ Standstill::Standstill(const TaskGraph& graph, const Machine& machine,
     head_[lane.lane] = lane.head;
     lacks_memory_[lane.lane] = lane.short_of != no_id ? 1 : 0;
   }
-  for (TaskId task = 0; task < graph.task_count(); ++task) {
-    for (const TaskId successor : graph.successors_of(task)) {
-      if (is_left(task)) { // then so is its successor
-        needs_[successor].push_back(task);
-      }
+  find_ways(find_causes());
+}
+
+// Tasks in circles, and heads that wait for no task: they lack memory, or run and never
+// end (a flow at no rate).
+std::vector<TaskId> Standstill::find_causes() const {
+  std::vector<char> needs(graph_.task_count(), 0);
+  for (TaskId task = 0; task < graph_.task_count(); ++task) {
+    for (const TaskId successor : graph_.successors_of(task)) {
+      needs[successor] = needs[successor] != 0 || is_left(task) ? 1 : 0;
     }
+  }
+  std::vector<TaskId> causes;
+  for (TaskId task = 0; task < graph_.task_count(); ++task) {
+    const LaneId lane = graph_.lane[task];
+    const bool waits = head_[lane] != task || (lacks_memory_[lane] == 0 && needs[task] != 0);
+    if (is_left(task) && (is_in_circle(task) || !waits)) {
+      causes.push_back(task);
+    }
+  }
+  return causes;
+}
+
+// Breadth first from all causes at once, against the waits. A lane makes every task wait
+// for each one before it, but what stands behind a task that has been reached is known
+// already: so each task and each dependency is looked at once.
+void Standstill::find_ways(std::vector<TaskId> reached) {
+  std::vector<char> is_reached(graph_.task_count(), 0);
+  for (const TaskId cause : reached) {
+    is_reached[cause] = 1;
+  }
+  std::vector<std::uint32_t> place(graph_.task_count()); // on its lane
+  std::vector<std::uint32_t> rest_reached(machine_.lanes.size());
+  for (LaneId lane = 0; lane < machine_.lanes.size(); ++lane) {
+    const std::span<const TaskId> tasks = graph_.tasks_of(lane);
+    rest_reached[lane] = static_cast<std::uint32_t>(tasks.size());
+    for (std::uint32_t i = 0; i < tasks.size(); ++i) {
+      place[tasks[i]] = i;
+    }
+  }
+  const auto reach = [&](TaskId task, TaskId on, bool by_lane) {
+    if (is_reached[task] == 0) {
+      is_reached[task] = 1;
+      next_[task] = {task, on, by_lane};
+      distance_[task] = distance_[on] + 1;
+      reached.push_back(task);
+    }
+  };
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    const TaskId on = reached[i];
+    for (const TaskId successor : graph_.successors_of(on)) {
+      reach(successor, on, false);
+    }
+    const LaneId lane = graph_.lane[on];
+    const std::span<const TaskId> tasks = graph_.tasks_of(lane);
+    for (std::uint32_t behind = place[on] + 1; behind < rest_reached[lane]; ++behind) {
+      reach(tasks[behind], on, true);
+    }
+    rest_reached[lane] = std::min(rest_reached[lane], place[on] + 1);
   }
 }
 
@@ -101,58 +153,12 @@ std::size_t Standstill::left_count() const {
   return static_cast<std::size_t>(std::ranges::count(left_, char{1}));
 }
 
-std::optional<Wait> Standstill::next_wait(TaskId task) const {
-  const LaneId lane = graph_.lane[task];
-  if (head_[lane] != task) {
-    return Wait{task, head_[lane], true};
-  }
-  if (lacks_memory_[lane] != 0 || needs_[task].empty()) {
-    return std::nullopt;
-  }
-  return Wait{task, needs_[task].front(), false};
-}
-
 std::vector<Wait> Standstill::way_to_cause(TaskId task, std::size_t most) const {
   std::vector<Wait> way;
-  std::set<TaskId> seen;
-  for (TaskId at = task; !is_in_circle(at) && way.size() < most;) {
-    const std::optional<Wait> wait = next_wait(at);
-    if (!wait) {
-      break;
-    }
-    if (!seen.insert(at).second) { // round and round, but beside the circle that is known
-      way = way_to_circle(task);
-      break;
-    }
-    way.push_back(*wait);
-    at = wait->on;
+  for (; distance_[task] > 0 && way.size() < most; task = next_[task].on) {
+    way.push_back(next_[task]);
   }
-  way.resize(std::min(way.size(), most));
   return way;
-}
-
-std::vector<Wait> Standstill::way_to_circle(TaskId task) const {
-  std::vector<Wait> way;
-  for (std::size_t i = 0; i < circles_.size() && way.empty(); ++i) {
-    way = order_.chain(task, circles_[i].front().task);
-  }
-  const auto reached =
-      std::ranges::find_if(way, [this](const Wait& wait) { return is_in_circle(wait.on); });
-  way.resize(std::min(way.size(), static_cast<std::size_t>(reached - way.begin()) + 1));
-  return way;
-}
-
-std::size_t Standstill::distance_to_cause(TaskId task) const {
-  constexpr std::size_t far = 1000;
-  std::size_t distance = 0;
-  for (; distance < far && !is_in_circle(task); ++distance) {
-    const std::optional<Wait> wait = next_wait(task);
-    if (!wait) {
-      break;
-    }
-    task = wait->on;
-  }
-  return distance;
 }
 
 std::vector<Standstill::Holder> Standstill::holders(PoolId pool) const {

@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,16 +27,11 @@ public:
   [[nodiscard]] const std::vector<std::vector<Wait>>& circles() const { return circles_; }
   [[nodiscard]] bool is_in_circle(TaskId task) const { return in_circle_[task] != 0; }
 
-  // The waits from a task to a cause, which is a task in one of these circles, or one that
-  // lacks memory. Ends after `most` of them.
+  // The fewest waits that lead from a task to a cause: a task in one of these circles, or
+  // a head that waits for no task. The first `most` of them.
   [[nodiscard]] std::vector<Wait> way_to_cause(TaskId task, std::size_t most) const;
-  // How many waits that takes, as far as it matters for an order.
-  [[nodiscard]] std::size_t distance_to_cause(TaskId task) const;
-
-  // What a task waits for next: the head of its lane if it is not that itself, else the
-  // lowest task that it depends on and that is left. None for a head that lacks memory, or
-  // that runs and never ends (a flow at no rate).
-  [[nodiscard]] std::optional<Wait> next_wait(TaskId task) const;
+  // How many waits that takes.
+  [[nodiscard]] std::size_t distance_to_cause(TaskId task) const { return distance_[task]; }
 
   // Who holds bytes of a pool, the most first. Where bytes of an owner have been freed,
   // which task's they were is a guess: a task's own first, then as many as it took at
@@ -64,14 +58,16 @@ public:
   [[nodiscard]] std::int64_t held_after(PoolId pool, std::span<const char> counts) const;
 
 private:
-  [[nodiscard]] std::vector<Wait> way_to_circle(TaskId task) const;
+  [[nodiscard]] std::vector<TaskId> find_causes() const;
+  void find_ways(std::vector<TaskId> reached);
 
   const TaskGraph& graph_;
   const Machine& machine_;
   std::vector<char> left_;
-  std::vector<TaskId> head_;               // per lane, no_id = none left
-  std::vector<char> lacks_memory_;         // per lane
-  std::vector<std::vector<TaskId>> needs_; // per task that is left: dependencies that are
+  std::vector<TaskId> head_;            // per lane, no_id = none left
+  std::vector<char> lacks_memory_;      // per lane
+  std::vector<Wait> next_;              // per task that is left and no cause
+  std::vector<std::uint32_t> distance_; // per task that is left: of waits to a cause
   TaskOrder order_;
   std::vector<std::vector<Wait>> circles_;
   std::vector<char> in_circle_; // per task

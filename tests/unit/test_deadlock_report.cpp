@@ -352,17 +352,30 @@ TEST_CASE("a lane that waits for a larger circle is led to the one shown") {
         "a circle of 2 waits\n"
         "  task 3 waits for task 4: dependency\n"
         "  task 4 waits for task 3: dependency\n"
-        "lane 'a': task 0 waits for task 1: dependency\n"
-        "  task 1 waits for task 2: dependency\n"
-        "  task 2 waits for task 3: dependency\n"
-        "  task 3 waits in a circle, see above\n"
-        "lane 'b': task 1 waits for task 2: dependency\n"
-        "  task 2 waits for task 3: dependency\n"
-        "  task 3 waits in a circle, see above\n"
         "lane 'c': task 2 waits for task 3: dependency\n"
         "  task 3 waits in a circle, see above\n"
+        "lane 'b': task 1 waits for task 2: dependency\n"
+        "  task 2 waits, see lane 'c'\n"
+        "lane 'a': task 0 waits for task 1: dependency\n"
+        "  task 1 waits, see lane 'b'\n"
         "lane 'f': task 5 waits for task 0: dependency\n"
         "  task 0 waits, see lane 'a'");
+}
+
+// Task 2 depends on task 1, three waits from the pool, and on task 4, which is one from it.
+TEST_CASE("the way to the cause is the shortest") {
+  const Machine machine = machine_of(5, 0);
+  TaskGraphBuilder builder;
+  for (LaneId lane = 0; lane < 5; ++lane) {
+    static_cast<void>(builder.add_fixed(lane, SimTime{1}));
+  }
+  builder.allocate_at_start(0, buffers(1));
+  for (const auto& [task, on] : {std::pair{4U, 0U}, {3U, 4U}, {1U, 3U}, {2U, 1U}, {2U, 4U}}) {
+    builder.depend(task, on);
+  }
+  const std::string text = stop_of(std::move(builder), machine).text;
+  CHECK(text.find("\nlane 'c': task 2 waits for task 4: dependency\n"
+                  "  task 4 waits, see lane 'e'\n") != std::string::npos);
 }
 
 // Six owners hold bytes, one of them by six tasks; four tasks would free some of them,
