@@ -3,13 +3,16 @@
 #include "sim/base/error.hpp"
 #include "sim/base/units.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/engine/enough_memory.hpp"
 #include "sim/engine/graph_checks.hpp"
 #include "sim/engine/memory_ledger.hpp"
 
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -45,11 +48,29 @@ namespace {
   return error.what();
 }
 
+// A pool that no longer starves anybody, or several; empty where none is known.
+[[nodiscard]] std::string advice(const NamedGraph& named) {
+  const std::optional<std::vector<std::int64_t>> enough = enough_memory(named.graph, named.machine);
+  std::string text;
+  for (PoolId pool = 0; enough && pool < enough->size(); ++pool) {
+    if ((*enough)[pool] > named.machine.pools[pool].capacity) {
+      text += fmt::format("{} {} in pool '{}'", text.empty() ? "" : " and",
+                          exact_bytes((*enough)[pool]), named.machine.pools[pool].name);
+    }
+  }
+  return text.empty() ? text : "\nwith" + text + " every task ends, as a replay shows";
+}
+
 } // namespace
 
 Timeline replay_named(const NamedGraph& named, const std::string& name) {
   try {
     return replay(named.graph, named.machine, {}, named.task_names);
+  } catch (const Deadlock& deadlock) {
+    if (!deadlock.out_of_memory()) {
+      throw;
+    }
+    throw Deadlock({deadlock.what() + advice(named), true}, deadlock.stuck());
   } catch (const NotHeld& error) {
     throw error_of(name, not_held_text(named, error),
                    "an owner frees what tasks that started before have allocated for it");

@@ -163,7 +163,8 @@ TEST_CASE("a pool that is too small is the answer no, with who holds it") {
         "lane 'compute': 'product' waits for 'load 2': dependency\n"
         "  'load 2' waits for room in pool 'HBM'\n"
         "lane 'stores': 'store' waits for 'product': dependency\n"
-        "  'product' waits, see lane 'compute'\n");
+        "  'product' waits, see lane 'compute'\n"
+        "with 11 GB in pool 'HBM' every task ends, as a replay shows\n");
 }
 
 TEST_CASE("tasks that wait in a circle are wrong input, with every step") {

@@ -1,4 +1,5 @@
 #include "sim/engine/engine.hpp"
+#include "sim/engine/enough_memory.hpp"
 #include "tests/support/engine_outcome.hpp"
 #include "tests/support/random_graph.hpp"
 #include "tests/support/shrink_graph.hpp"
@@ -168,6 +169,30 @@ TEST_CASE("no makespan is below the longest path or the busiest resource") {
       REQUIRE(seconds >= busiest_resource(made) * (1 - 1e-12));
     }
   }
+}
+
+// Both what replays found step by step and what a graph takes when nothing waits.
+TEST_CASE("a random graph that starves runs with the pools that are said to be enough") {
+  std::size_t starved = 0;
+  for (std::uint64_t seed = 1; seed <= case_count; ++seed) {
+    CAPTURE(seed);
+    const RandomCase made = random_case(seed);
+    if (!run(made).out_of_memory) {
+      continue;
+    }
+    ++starved;
+    for (const std::size_t most_tasks : {0U, 500'000U}) {
+      const auto enough = enough_memory(made.graph, made.machine, most_tasks);
+      REQUIRE(enough.has_value());
+      Machine larger = made.machine;
+      for (PoolId pool = 0; pool < larger.pools.size(); ++pool) {
+        REQUIRE((*enough)[pool] >= larger.pools[pool].capacity);
+        larger.pools[pool].capacity = (*enough)[pool];
+      }
+      REQUIRE(test::run(made.graph, larger).timeline.has_value());
+    }
+  }
+  CHECK(starved > case_count / 100);
 }
 
 TEST_CASE("a second replay of a random graph gives the same timeline") {

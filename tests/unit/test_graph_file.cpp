@@ -297,6 +297,41 @@ TEST_CASE("what cannot be counted is the file's mistake, of a task where one alo
                        "own.yaml: error: the simulated time exceeds 2^62 ps (53 days)", InputError);
 }
 
+// 'a' fits in 2 kB and 'b', which frees nothing either, in 5 kB. Of the two pools only
+// one is too small.
+TEST_CASE("a deadlock of a file says with which pools every task ends") {
+  const NamedGraph named =
+      parse_graph("kind: task_graph\nlanes: [l]\npools:\n"
+                  "  p: {capacity: 1 kB, mode: stall}\n  q: {capacity: 9 kB, mode: stall}\ntasks:\n"
+                  "  - {name: a, lane: l, time: 1 s, allocate: {p: {x: 2 kB}, q: {x: 9 kB}}}\n"
+                  "  - {name: b, lane: l, time: 1 s, allocate: {p: {x: 3 kB}}}\n",
+                  "own.yaml");
+  std::string text;
+  try {
+    static_cast<void>(replay_named(named, "own.yaml"));
+  } catch (const Deadlock& deadlock) {
+    CHECK(deadlock.out_of_memory());
+    text = deadlock.what();
+  }
+  CHECK(text.ends_with("\nwith 5 kB in pool 'p' every task ends, as a replay shows"));
+}
+
+// Task 1 frees what nobody took, which shows only once it can start.
+TEST_CASE("a deadlock says nothing of pools where more room is no help") {
+  const NamedGraph named = parse_graph(
+      "kind: task_graph\nlanes: [l]\npools: {p: {capacity: 1 kB, mode: stall}}\ntasks:\n"
+      "  - {name: a, lane: l, time: 1 s, allocate: {p: {x: 2 kB}}}\n"
+      "  - {name: b, lane: l, time: 1 s, free: {p: {y: 3 kB}}}\n",
+      "own.yaml");
+  std::string text;
+  try {
+    static_cast<void>(replay_named(named, "own.yaml"));
+  } catch (const Deadlock& deadlock) {
+    text = deadlock.what();
+  }
+  CHECK(text.ends_with("'a' never fits"));
+}
+
 // Only files are to blame for what a replay finds out.
 TEST_CASE("a graph of another machine is not the file's mistake") {
   NamedGraph named = parse_graph(machine_text + "tasks: []\n", "own.yaml");
@@ -364,7 +399,8 @@ TEST_CASE("a deadlock of a file names its tasks") {
       "are free\n"
       "  held: 7 GB by 'weights' (from the start)\n"
       "  7 GB are never freed, so at most 3 GB can ever be free\n"
-      "  'large' could start in a pool of 11 GB, others may need more",
+      "  'large' could start in a pool of 11 GB, others may need more\n"
+      "with 11 GB in pool 'HBM' every task ends, as a replay shows",
       Deadlock);
 }
 
