@@ -53,7 +53,9 @@ public:
   [[nodiscard]] DeadlockText write() {
     add_circles();
     add_lanes();
-    return {headline() + text_, state_.circles().empty()};
+    const bool lacks_memory =
+        std::ranges::any_of(stuck_, [](const StuckLane& lane) { return lane.short_of != no_id; });
+    return {headline() + text_, lacks_memory && state_.circles().empty()};
   }
 
 private:

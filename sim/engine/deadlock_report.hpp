@@ -33,7 +33,7 @@ struct StuckLane {
 
 struct DeadlockText {
   std::string text; // several lines, none of them ends the text
-  // False when tasks wait in a circle, which no amount of memory resolves.
+  // False when tasks wait in a circle or lack no memory, so that no amount of it helps.
   bool out_of_memory = false;
 };
 

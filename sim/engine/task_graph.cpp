@@ -95,11 +95,11 @@ void check_machine(const Machine& machine) {
 }
 
 // A flow at no rate would never end, and one at an infinite rate is bound by nothing.
-void check_rate(const Resource& resource, double weight) {
-  if (!is_rate(resource.capacity / weight)) {
+void check_range(const Resource& resource, double weight) {
+  if (const UseRange range = range_of_use(resource.capacity, weight); range != UseRange::sound) {
     throw std::logic_error(
-        fmt::format("resource '{}': capacity {} / weight {} is not positive and finite",
-                    resource.name, resource.capacity, weight));
+        fmt::format("resource '{}': weight {} is too {} for capacity {}", resource.name, weight,
+                    range == UseRange::weight_too_large ? "large" : "small", resource.capacity));
   }
 }
 
@@ -110,8 +110,14 @@ void check_rate(const Resource& resource, double weight) {
 
 } // namespace
 
-bool is_rate(double units_per_second) {
-  return units_per_second > 0 && std::isfinite(units_per_second);
+UseRange range_of_use(double capacity, double weight) {
+  constexpr double most_weight = 1e298; // 2^32 times that is 4.3e307
+  constexpr double least_rate = 1e-290; // a 2^32th of that is 2.3e-300
+  const double rate = capacity / weight;
+  if (weight > most_weight || rate < least_rate) {
+    return UseRange::weight_too_large;
+  }
+  return std::isfinite(rate) ? UseRange::sound : UseRange::weight_too_small;
 }
 
 TaskId TaskGraphBuilder::add_fixed(LaneId lane, SimTime duration) {
@@ -183,7 +189,7 @@ void TaskGraphBuilder::check(const Machine& machine) const {
       throw std::logic_error(fmt::format("a route uses resource {} of {} with weight {}",
                                          use.resource, machine.resources.size(), use.weight));
     }
-    check_rate(machine.resources[use.resource], use.weight);
+    check_range(machine.resources[use.resource], use.weight);
   }
   for (std::size_t t = 0; t < lane_.size(); ++t) {
     require(lane_[t] < machine.lanes.size(), t, "unknown lane");

@@ -24,9 +24,11 @@ struct Use {
   double weight = 1; // > 0
 };
 
-// Whether a flow can move at this rate: capacity / weight may be too small or too large
-// for a double although both are sound.
-[[nodiscard]] bool is_rate(double units_per_second);
+// Where doubles end although capacity and weight are sound: up to 2^32 flows of this
+// weight must neither sum up to infinity nor be left with a rate of zero, and one alone
+// must not be infinitely fast.
+enum class UseRange { sound, weight_too_large, weight_too_small };
+[[nodiscard]] UseRange range_of_use(double capacity, double weight);
 
 struct MemoryChange {
   PoolId pool = 0;

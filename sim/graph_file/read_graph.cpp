@@ -294,16 +294,17 @@ private:
     const std::optional<double> weight =
         read_number(entry.value, positive, entry.key, diagnostics_);
     if (resource != no_id && weight) {
-      check_rate(entry, result_.machine.resources[resource].capacity, *weight);
+      check_range(entry, result_.machine.resources[resource].capacity, *weight);
     }
     return {resource, weight.value_or(1)};
   }
 
-  void check_rate(const YamlEntry& use, double capacity, double weight) {
-    if (!is_rate(capacity / weight)) {
+  void check_range(const YamlEntry& use, double capacity, double weight) {
+    if (const UseRange range = range_of_use(capacity, weight); range != UseRange::sound) {
       diagnostics_.add(use.value.place,
-                       fmt::format("capacity {} of '{}' / weight {} is too {} a rate", capacity,
-                                   use.key, weight, capacity < weight ? "small" : "large"));
+                       fmt::format("weight {} is too {} for the capacity {} of '{}'", weight,
+                                   range == UseRange::weight_too_large ? "large" : "small",
+                                   capacity, use.key));
     }
   }
 

@@ -429,10 +429,10 @@ TEST_CASE("the builder refuses what makes no sense") {
   };
   machine.resources[0].capacity = 5e-324;
   CHECK(message_of(build_flow_of_weight(9)) ==
-        "resource 'link': capacity 5e-324 / weight 9 is not positive and finite");
+        "resource 'link': weight 9 is too large for capacity 5e-324");
   machine.resources[0].capacity = 1e308;
   CHECK(message_of(build_flow_of_weight(1e-12)) ==
-        "resource 'link': capacity 1e+308 / weight 1e-12 is not positive and finite");
+        "resource 'link': weight 1e-12 is too small for capacity 1e+308");
   machine.resources[0].capacity = 0;
   CHECK(message_of([](TaskGraphBuilder&) {}) ==
         "resource 'link': capacity 0 is not positive and finite");

@@ -217,7 +217,7 @@ TEST_CASE("mistakes of the whole file are named") {
 TEST_CASE("a rate that is too small to be a number points at the weight") {
   CHECK(message_of("kind: task_graph\nresources: {r0: 5e-324}\nlanes: [a]\ntasks:\n"
                    "  - {name: t, lane: a, work: 5e-324, over: {r0: 9}}\n") ==
-        "own.yaml:5:49: error: capacity 5e-324 of 'r0' / weight 9 is too small a rate\n"
+        "own.yaml:5:49: error: weight 9 is too large for the capacity 5e-324 of 'r0'\n"
         "    5 |   - {name: t, lane: a, work: 5e-324, over: {r0: 9}}\n"
         "      |                                                 ^");
 }
@@ -248,10 +248,12 @@ TEST_CASE("mistakes of a task are named, with what would be right") {
         "unknown resource 'lnik' | did you mean 'link'?");
   CHECK(first_mistake("  - {name: a, lane: compute, work: 1, over: {link: 0}}\n") ==
         "'link' must be greater than 0, not 0");
-  // 12e9 / 1e-300 is above 1.8e308, and 10e9 / 1.7e308 = 5.9e-299 is a rate.
+  // 12e9 / 1e-300 is above 1.8e308. Two flows of weight 1e308 would sum up to more.
   CHECK(first_mistake("  - {name: a, lane: compute, work: 1, over: {host: 1e-300}}\n") ==
-        "capacity 12000000000 of 'host' / weight 1e-300 is too large a rate");
-  CHECK(first_mistake("  - {name: a, lane: compute, work: 0, over: {link: 1.7e308}}\n").empty());
+        "weight 1e-300 is too small for the capacity 12000000000 of 'host'");
+  CHECK(first_mistake("  - {name: a, lane: compute, work: 0, over: {link: 1e298}}\n").empty());
+  CHECK(first_mistake("  - {name: a, lane: compute, work: 0, over: {link: 1e308}}\n") ==
+        "weight 1e+308 is too large for the capacity 10000000000 of 'link'");
   CHECK(first_mistake("  - {name: a, lane: compute, time: 2000 h}\n") ==
         "'time' must be between 0 s and 1281 h, not 2000 h");
   CHECK(first_mistake("  - {name: a, lane: compute, time: 1 s, after: a}\n") ==
