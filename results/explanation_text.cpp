@@ -141,8 +141,8 @@ std::string sharing_text(const Explanation& explanation, std::size_t top) {
   if (explanation.sharing.empty()) {
     return {};
   }
-  std::string text =
-      fmt::format("\nWhat sharing costs; {} GPUs use one CPU's memory\n", explanation.sharing_gpus);
+  std::string text = fmt::format("\nWhat sharing costs ({} GPUs use one CPU's memory)\n",
+                                 explanation.sharing_gpus);
   for (const SharingGroup& group : first(explanation.sharing, top)) {
     const auto count = static_cast<double>(group.count);
     text +=

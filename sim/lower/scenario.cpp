@@ -231,7 +231,7 @@ Scenario load_scenario(const Catalog& catalog, const std::string& name_or_path,
                        const std::vector<std::string>& assignments) {
   const YamlNode tree = load_scenario_tree(catalog, name_or_path, assignments);
   const std::filesystem::path path(name_or_path);
-  const bool is_file = path.extension() == ".yaml"; // "llama-3.1-405b" has no extension
+  const bool is_file = path.extension() == ".yaml"; // a name may have dots of its own
   return read_scenario(catalog, tree, (is_file ? path.stem() : path.filename()).string());
 }
 

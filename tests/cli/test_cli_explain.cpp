@@ -28,7 +28,7 @@ TEST_CASE("explain names the CPU's memory, which two GPUs share while they offlo
   const ProgramResult result = ask(explain_offload);
   CHECK(result.exit_code == 0);
   CHECK(result.out.starts_with("deepseek-v3-gb200, policy offload: "));
-  CHECK(contains(result.out, "\nWhat sharing costs; 2 GPUs use one CPU's memory\n"));
+  CHECK(contains(result.out, "\nWhat sharing costs (2 GPUs use one CPU's memory)\n"));
   CHECK(contains(result.out, "x store query_proj: "));
   CHECK(contains(result.out, "held back by CPU memory\n"));
   // Recomputing copies nothing, so that nothing is shared.

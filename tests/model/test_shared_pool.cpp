@@ -126,7 +126,7 @@ TEST_CASE("The explanation says what sharing cost and which resource held it bac
   // 5 us + 134217728 B / 180 GB/s = 750.7 us and so on.
   const std::string text = explanation_text(scenario_on(2), simulation, explanation, 10);
   CAPTURE(text);
-  CHECK(text.find("What sharing costs; 2 GPUs use one CPU's memory\n"
+  CHECK(text.find("What sharing costs (2 GPUs use one CPU's memory)\n"
                   "  3 x reload query_proj: 750.7 us each instead of 672.7 us alone, "
                   "held back by CPU memory\n"
                   "  3 x store query_proj: 750.7 us each instead of 700.4 us alone, "
