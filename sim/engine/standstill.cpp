@@ -135,8 +135,9 @@ void Standstill::find_ways(std::vector<TaskId> reached) {
       reached.push_back(task);
     }
   };
-  for (std::size_t i = 0; i < reached.size(); ++i) {
-    const TaskId on = reached[i];
+  std::size_t next = 0;
+  while (next < reached.size()) { // it grows as it is read
+    const TaskId on = reached[next++];
     for (const TaskId successor : graph_.successors_of(on)) {
       reach(successor, on, false);
     }
