@@ -20,10 +20,7 @@ public:
     if (timeline.repeats.empty()) {
       return;
     }
-    position_.resize(graph.task_count());
-    for (std::uint32_t at = 0; at < graph.lane_tasks.size(); ++at) {
-      position_[graph.lane_tasks[at]] = at;
-    }
+    position_ = graph.positions();
   }
 
   [[nodiscard]] std::vector<CriticalTask> from(TaskId task) {

@@ -91,10 +91,7 @@ public:
       throw std::logic_error("slack of more than one repeated part");
     }
     repeat_ = timeline.repeats.empty() ? nullptr : &timeline.repeats.front();
-    position_.resize(graph.task_count());
-    for (std::uint32_t at = 0; at < graph.lane_tasks.size(); ++at) {
-      position_[graph.lane_tasks[at]] = at;
-    }
+    position_ = graph.positions();
   }
 
   void walk() {

@@ -294,6 +294,23 @@ void Replay::report_deadlock() const {
   throw Deadlock(describe_deadlock(graph_, state_.machine, stuck, task_names_), stuck);
 }
 
+// A loop without ends would be left out and never be skipped.
+void check_loops(const TaskGraph& graph, const Machine& machine, std::span<const Loop> loops) {
+  LaneId lane = no_id; // of all ends
+  for (const Loop& loop : loops) {
+    bool sound =
+        loop.left_out == 0 || (loop.tasks.size() == machine.lanes.size() && !loop.ends.empty());
+    for (const TaskId end : loop.ends) {
+      sound = sound && end < graph.task_count() && (lane == no_id || graph.lane[end] == lane);
+      lane = sound ? graph.lane[end] : lane;
+    }
+    if (!sound) {
+      throw std::logic_error("a loop that leaves iterations out needs ends, all on one lane, and "
+                             "its tasks by lane");
+    }
+  }
+}
+
 void check_fit(const TaskGraph& graph, const Machine& machine) {
   bool fits = graph.lane_offset.size() == machine.lanes.size() + 1;
   for (const Use& use : graph.route_uses) {
@@ -309,6 +326,7 @@ void check_fit(const TaskGraph& graph, const Machine& machine) {
 Timeline replay(const TaskGraph& graph, const Machine& machine, std::span<const Loop> loops,
                 std::span<const std::string> task_names) {
   check_fit(graph, machine);
+  check_loops(graph, machine, loops);
   return Replay(graph, machine, loops, task_names).run();
 }
 

@@ -46,7 +46,7 @@
 //
 // Cost: O(log lanes) per event, one solve of the touched domain where its set of flows is
 // new (share_cache.hpp); nothing is allocated inside the loop. Working memory: 4 bytes a
-// task beside the timeline.
+// task beside the timeline, and a table of at most 1 MiB.
 #pragma once
 
 #include "sim/engine/deadlock_report.hpp"

@@ -36,12 +36,7 @@ RecurrenceFinder::RecurrenceFinder(const TaskGraph& graph, std::span<const Loop>
   if (marks_.empty()) {
     return;
   }
-  position_.resize(graph.task_count());
-  for (LaneId lane = 0; lane + std::size_t{1} < graph.lane_offset.size(); ++lane) {
-    for (std::uint32_t at = graph.lane_offset[lane]; at < graph.lane_offset[lane + 1]; ++at) {
-      position_[graph.lane_tasks[at]] = at;
-    }
-  }
+  position_ = graph.positions();
   for (Mark& mark : marks_) {
     mark.position = position_[mark.task];
   }

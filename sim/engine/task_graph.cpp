@@ -120,6 +120,14 @@ UseRange range_of_use(double capacity, double weight) {
   return std::isfinite(rate) ? UseRange::sound : UseRange::weight_too_small;
 }
 
+std::vector<std::uint32_t> TaskGraph::positions() const {
+  std::vector<std::uint32_t> position(task_count());
+  for (std::uint32_t at = 0; at < lane_tasks.size(); ++at) {
+    position[lane_tasks[at]] = at;
+  }
+  return position;
+}
+
 TaskId TaskGraphBuilder::add_fixed(LaneId lane, SimTime duration) {
   lane_.push_back(lane);
   fixed_time_.push_back(duration);

@@ -81,6 +81,8 @@ public:
   [[nodiscard]] std::span<const MemoryChange> frees_of(TaskId task) const {
     return row(free_offset, frees, task);
   }
+  // By task: where it stands in lane_tasks.
+  [[nodiscard]] std::vector<std::uint32_t> positions() const;
 
 private:
   template <class Item>

@@ -81,30 +81,23 @@ StepRun run_step(const Scenario& scenario, const Plan& plan, CostModel& cost, Ra
   }
 }
 
-PlaceInStep place_of(const Lowered& lowered, const Timeline& timeline, TaskId task) {
+std::int32_t layer_of(const Lowered& lowered, const Timeline& timeline, TaskId task) {
   const TaskInfo& info = lowered.tasks[task];
-  PlaceInStep place{-1, info.micro_batch};
-  std::int32_t left_out = 0;
-  if (info.layer >= 0) {
-    const LoweredLayer& layer = lowered.layers[static_cast<std::size_t>(info.layer)];
-    place.layer = layer.index;
-    left_out = layer.left_out;
+  if (info.layer < 0) {
+    return -1;
   }
+  const LoweredLayer& layer = lowered.layers[static_cast<std::size_t>(info.layer)];
   const bool backward = info.phase != Phase::forward;
-  const LaneId lane = lowered.graph.lane[task];
   const std::uint32_t position = position_of(lowered.graph, task);
   for (const Repeat& repeat : timeline.repeats) {
-    const bool after = position >= repeat.end[lane];
     const LoopOf& loop = lowered.loops_of[repeat.loop];
-    if (loop.micro_batches) {
-      const auto more = static_cast<std::int32_t>(lowered.loops[repeat.loop].left_out);
-      place.micro_batch += after && place.micro_batch >= 0 ? more : 0;
-    } else if (loop.backward == backward && loop.micro_batch == info.micro_batch &&
-               loop.first_layer <= info.layer && info.layer <= loop.last_layer) {
-      place.layer += after != backward ? left_out : 0; // backward starts with the last layer
+    if (!loop.micro_batches && loop.backward == backward && loop.micro_batch == info.micro_batch &&
+        loop.first_layer <= info.layer && info.layer <= loop.last_layer) {
+      const bool after = position >= repeat.end[lowered.graph.lane[task]];
+      return layer.index + (after != backward ? layer.left_out : 0); // backward: the last first
     }
   }
-  return place;
+  return layer.index;
 }
 
 std::string Lowered::describe(TaskId task, const Timeline& timeline) const {
@@ -114,8 +107,7 @@ std::string Lowered::describe(TaskId task, const Timeline& timeline) const {
     text = "re-run of " + text;
   }
   if (task_info.layer >= 0) {
-    const PlaceInStep place = place_of(*this, timeline, task);
-    text += " in " + layer_names[static_cast<std::size_t>(place.layer)];
+    text += " in " + layer_names[static_cast<std::size_t>(layer_of(*this, timeline, task))];
   }
   return text;
 }

@@ -32,12 +32,8 @@ struct StepRun {
 // and for the state to settle, and recurrences of up to two iterations are found.
 [[nodiscard]] LeftOut foldable(const Scenario& scenario, Folding folding);
 
-// Where in the whole step a task's first run belongs.
-struct PlaceInStep {
-  std::int32_t layer = -1;       // over all layers of the model; -1 = none
-  std::int32_t micro_batch = -1; // -1 = none
-};
-[[nodiscard]] PlaceInStep place_of(const Lowered& lowered, const Timeline& timeline, TaskId task);
+// The layer of a task's first run, over all layers of the model; -1 = none.
+[[nodiscard]] std::int32_t layer_of(const Lowered& lowered, const Timeline& timeline, TaskId task);
 
 // Sums over all runs of the tasks of the reported GPU.
 struct StepSums {

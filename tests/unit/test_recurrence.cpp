@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -135,6 +136,24 @@ TEST_CASE("The period may be two iterations, if it divides what is left out") {
       CHECK(possible_without(made) == std::optional<std::uint64_t>(0));
     }
   }
+}
+
+TEST_CASE("Loops that could not be skipped are refused") {
+  const auto refuses = [](Chain made) {
+    CHECK_THROWS_WITH_AS(static_cast<void>(run(made)),
+                         "a loop that leaves iterations out needs ends, all on one lane, and its "
+                         "tasks by lane",
+                         std::logic_error);
+  };
+  Chain without_ends = chain(6, 10, PoolMode::record, 0);
+  without_ends.loops[0].ends.clear();
+  refuses(without_ends);
+  Chain unknown_end = chain(6, 10, PoolMode::record, 0);
+  unknown_end.loops[0].ends.back() = 6;
+  refuses(unknown_end);
+  Chain other_lanes = chain(6, 10, PoolMode::record, 0);
+  other_lanes.loops[0].tasks.push_back(1);
+  refuses(other_lanes);
 }
 
 TEST_CASE("Time that would pass 53 days is refused when it is skipped") {
