@@ -1,5 +1,7 @@
 #include "results/replay_report.hpp"
 
+#include "results/explanation_words.hpp"
+#include "results/report_parts.hpp"
 #include "results/text_table.hpp"
 #include "sim/analysis/explain.hpp"
 #include "sim/base/units.hpp"
@@ -16,20 +18,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string time_text(SimTime time) {
-  return format_seconds(to_seconds(time).count());
-}
-
-std::string size_text(std::int64_t bytes) {
-  return format_bytes(static_cast<double>(bytes));
-}
-
-std::string percent(double part, double whole) {
-  return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0.0);
-}
-
-std::string share(SimTime part, SimTime whole) {
-  return percent(static_cast<double>(part.count()), static_cast<double>(whole.count()));
+std::string percent(std::int64_t part, std::int64_t whole) {
+  return fmt::format(
+      "{:.1f} %", whole > 0 ? 100 * static_cast<double>(part) / static_cast<double>(whole) : 0.0);
 }
 
 std::string plural(std::size_t count, const char* what) {
@@ -146,7 +137,7 @@ std::string lanes_text(const NamedGraph& named, const Timeline& timeline, std::s
   for (const LaneId lane : lanes) {
     const LaneUse& use = uses[lane];
     table.add({named.machine.lanes[lane].name, fmt::format("{}", use.tasks), time_text(use.busy),
-               share(use.busy, timeline.makespan), time_text(use.waits_for_tasks),
+               share_text(use.busy, timeline.makespan), time_text(use.waits_for_tasks),
                time_text(use.waits_for_memory), time_text(use.done)});
   }
   const std::size_t more = uses.size() - lanes.size();
@@ -160,8 +151,8 @@ std::string pools_text(const NamedGraph& named, const Timeline& timeline) {
     const Pool& pool = named.machine.pools[id];
     const Timeline::PoolPeak& peak = timeline.peaks[id];
     text += fmt::format(
-        "\nPeak of {}: {} of {}, {}{}\n", pool.name, size_text(peak.bytes),
-        size_text(pool.capacity),
+        "\nPeak of {}: {} of {}, {}{}\n", pool.name, bytes_text(peak.bytes),
+        bytes_text(pool.capacity),
         peak.task == no_id ? "from the start"
                            : fmt::format("at {} when {} started", time_text(peak.time),
                                          named.task_names[peak.task]),
@@ -169,9 +160,8 @@ std::string pools_text(const NamedGraph& named, const Timeline& timeline) {
     TextTable table;
     for (OwnerId owner = 0; owner < pool.owners.size(); ++owner) {
       if (peak.owners[owner] > 0) {
-        table.add(
-            {pool.owners[owner], size_text(peak.owners[owner]),
-             percent(static_cast<double>(peak.owners[owner]), static_cast<double>(peak.bytes))});
+        table.add({pool.owners[owner], bytes_text(peak.owners[owner]),
+                   percent(peak.owners[owner], peak.bytes)});
       }
     }
     text += table.render("  ");
@@ -186,14 +176,13 @@ Json name_or_null(std::uint32_t id, const auto& names, auto name_of) {
 }
 
 Json task_json(const NamedGraph& named, const Timeline& timeline, TaskId task) {
-  static constexpr const char* causes[] = {"beginning", "dependency", "lane", "memory"};
   return {
       {"task", named.task_names[task]},
       {"lane", named.machine.lanes[named.graph.lane[task]].name},
       {"ready_ps", timeline.ready[task].count()},
       {"start_ps", timeline.start[task].count()},
       {"end_ps", timeline.end[task].count()},
-      {"cause", causes[static_cast<std::size_t>(timeline.cause[task])]},
+      {"cause", cause_name(timeline.cause[task])},
       {"cause_task", name_or_null(timeline.cause_task[task], named.task_names, std::identity{})},
       {"cause_pool", name_or_null(timeline.cause_pool[task], named.machine.pools, &Pool::name)},
       {"lost_to_sharing_ps", timeline.lost_to_sharing[task].count()},
@@ -333,7 +322,8 @@ std::vector<std::string> replay_remarks(const NamedGraph& named, const Timeline&
     const Pool& pool = named.machine.pools[id];
     if (timeline.peaks[id].bytes > pool.capacity) {
       remarks.push_back(fmt::format("pool '{}' holds up to {}, more than its {}", pool.name,
-                                    size_text(timeline.peaks[id].bytes), size_text(pool.capacity)));
+                                    bytes_text(timeline.peaks[id].bytes),
+                                    bytes_text(pool.capacity)));
     }
   }
   return remarks;
