@@ -46,14 +46,14 @@ void explain_critical(const Simulation& run, Explanation& explanation) {
     group.what = what;
     group.phase = class_of(info);
     group.count += runs;
-    group.time += (timeline.end[task] - timeline.start[task]) * runs;
-    count_starts(group.started, timeline.cause[task], runs);
-    count_starts(explanation.started, timeline.cause[task], runs);
-    if (timeline.bound_by[task] != no_id) {
-      group.lost += timeline.lost_to_sharing[task] * runs;
-      LostGroup& to = lost[timeline.bound_by[task]];
-      to.resource = lowered.machine.resources[timeline.bound_by[task]].name;
-      to.time += timeline.lost_to_sharing[task] * runs;
+    group.time += (timeline.tasks[task].end - timeline.tasks[task].start) * runs;
+    count_starts(group.started, timeline.tasks[task].cause, runs);
+    count_starts(explanation.started, timeline.tasks[task].cause, runs);
+    if (timeline.tasks[task].bound_by != no_id) {
+      group.lost += timeline.tasks[task].lost_to_sharing * runs;
+      LostGroup& to = lost[timeline.tasks[task].bound_by];
+      to.resource = lowered.machine.resources[timeline.tasks[task].bound_by].name;
+      to.time += timeline.tasks[task].lost_to_sharing * runs;
     }
   }
   explanation.critical = sorted_by_time(critical);
@@ -66,7 +66,7 @@ void explain_waits(const Simulation& run, Explanation& explanation) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, WaitGroup> waits;
   const LaneId compute = lowered.lanes.front().compute;
   for (const LaneGap& gap : gaps_of(lowered.graph, timeline, compute)) {
-    const TaskId cause = timeline.cause_task[gap.before];
+    const TaskId cause = timeline.tasks[gap.before].cause_task;
     const std::uint32_t before = lowered.tasks[gap.before].label;
     const std::uint32_t after = cause == no_id ? no_id : lowered.tasks[cause].label;
     WaitGroup& group = waits[{before, after}];
@@ -86,17 +86,17 @@ void explain_sharing(const Simulation& run, Explanation& explanation) {
   std::map<std::pair<std::uint32_t, ResourceId>, SharingGroup> sharing;
   for (TaskId task = 0; task < lowered.tasks.size(); ++task) {
     const TaskInfo& info = lowered.tasks[task];
-    if (info.rank != 0 || timeline.lost_to_sharing[task] <= SimTime{0} ||
-        timeline.bound_by[task] == no_id) {
+    if (info.rank != 0 || timeline.tasks[task].lost_to_sharing <= SimTime{0} ||
+        timeline.tasks[task].bound_by == no_id) {
       continue;
     }
-    SharingGroup& group = sharing[{info.label, timeline.bound_by[task]}];
+    SharingGroup& group = sharing[{info.label, timeline.tasks[task].bound_by}];
     group.what = lowered.labels[info.label];
-    group.resource = lowered.machine.resources[timeline.bound_by[task]].name;
+    group.resource = lowered.machine.resources[timeline.tasks[task].bound_by].name;
     group.count += runs.of(task);
-    const SimTime took = timeline.end[task] - timeline.start[task];
+    const SimTime took = timeline.tasks[task].end - timeline.tasks[task].start;
     group.time += took * runs.of(task);
-    group.time_alone += (took - timeline.lost_to_sharing[task]) * runs.of(task);
+    group.time_alone += (took - timeline.tasks[task].lost_to_sharing) * runs.of(task);
   }
   for (auto& [key, group] : sharing) {
     explanation.sharing.push_back(group);

@@ -25,9 +25,9 @@ std::vector<ExposureGroup> exposure_of(const Lowered& lowered, const Timeline& t
     group.what = lowered.labels[info.label];
     group.phase = class_of(info);
     group.count += runs.of(task);
-    const SimTime took = (timeline.end[task] - timeline.start[task]) * runs.of(task);
+    const SimTime took = (timeline.tasks[task].end - timeline.tasks[task].start) * runs.of(task);
     group.time += took;
-    group.exposed += lowered.graph.lane[task] == compute ? took : waited[task];
+    group.exposed += lowered.graph.tasks[task].lane == compute ? took : waited[task];
   }
   std::vector<ExposureGroup> list;
   list.reserve(groups.size());

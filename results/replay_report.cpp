@@ -29,25 +29,25 @@ std::string plural(std::size_t count, const char* what) {
 
 // Why a task started when it did and not before.
 std::string cause_text(const NamedGraph& named, const Timeline& timeline, TaskId task) {
-  const TaskId by = timeline.cause_task[task];
+  const TaskId by = timeline.tasks[task].cause_task;
   const std::string after = by == no_id ? "" : named.task_names[by];
-  switch (timeline.cause[task]) {
+  switch (timeline.tasks[task].cause) {
   case Cause::beginning: return "nothing held it";
   case Cause::dependency: return "depends on " + after;
   case Cause::lane: return "lane busy with " + after;
   case Cause::memory:
     return fmt::format("no room in {} until {} freed some",
-                       named.machine.pools[timeline.cause_pool[task]].name, after);
+                       named.machine.pools[timeline.tasks[task].cause_pool].name, after);
   }
   return {};
 }
 
 std::string loss_text(const NamedGraph& named, const Timeline& timeline, TaskId task) {
-  if (timeline.bound_by[task] == no_id) {
+  if (timeline.tasks[task].bound_by == no_id) {
     return "";
   }
-  return fmt::format("{} on {}", time_text(timeline.lost_to_sharing[task]),
-                     named.machine.resources[timeline.bound_by[task]].name);
+  return fmt::format("{} on {}", time_text(timeline.tasks[task].lost_to_sharing),
+                     named.machine.resources[timeline.tasks[task].bound_by].name);
 }
 
 // Each task once: a file holds its whole schedule.
@@ -62,7 +62,9 @@ std::vector<TaskId> critical_tasks(const NamedGraph& named, const Timeline& time
 // The longest `top` tasks of the sequence, in order of time.
 std::vector<TaskId> longest_of(std::vector<TaskId> sequence, const Timeline& timeline,
                                std::size_t top) {
-  const auto length = [&](TaskId task) { return timeline.end[task] - timeline.start[task]; };
+  const auto length = [&](TaskId task) {
+    return timeline.tasks[task].end - timeline.tasks[task].start;
+  };
   std::vector<TaskId> by_length = sequence;
   std::ranges::stable_sort(by_length, std::greater<>{}, length);
   by_length.resize(std::min(by_length.size(), top));
@@ -83,9 +85,9 @@ std::string critical_text(const NamedGraph& named, const Timeline& timeline, std
   table.add({"task", "lane", "why it started then", "start", "took", "lost to sharing"});
   table.add_rule();
   for (const TaskId task : shown) {
-    table.add({named.task_names[task], named.machine.lanes[named.graph.lane[task]].name,
-               cause_text(named, timeline, task), time_text(timeline.start[task]),
-               time_text(timeline.end[task] - timeline.start[task]),
+    table.add({named.task_names[task], named.machine.lanes[named.graph.tasks[task].lane].name,
+               cause_text(named, timeline, task), time_text(timeline.tasks[task].start),
+               time_text(timeline.tasks[task].end - timeline.tasks[task].start),
                loss_text(named, timeline, task)});
   }
   text += table.render("  ");
@@ -111,10 +113,10 @@ std::string sharing_text(const NamedGraph& named, const Timeline& timeline, std:
     table.add({resource, plural(loss.tasks.size(), "task"), "", "", time_text(loss.lost)});
     for (std::size_t i = 0; i < std::min(top, loss.tasks.size()); ++i) {
       const TaskId task = loss.tasks[i];
-      const SimTime took = timeline.end[task] - timeline.start[task];
+      const SimTime took = timeline.tasks[task].end - timeline.tasks[task].start;
       table.add({"", named.task_names[task], time_text(took),
-                 time_text(took - timeline.lost_to_sharing[task]),
-                 time_text(timeline.lost_to_sharing[task])});
+                 time_text(took - timeline.tasks[task].lost_to_sharing),
+                 time_text(timeline.tasks[task].lost_to_sharing)});
     }
   }
   return text + table.render("  ");
@@ -176,18 +178,19 @@ Json name_or_null(std::uint32_t id, const auto& names, auto name_of) {
 }
 
 Json task_json(const NamedGraph& named, const Timeline& timeline, TaskId task) {
-  return {
-      {"task", named.task_names[task]},
-      {"lane", named.machine.lanes[named.graph.lane[task]].name},
-      {"ready_ps", timeline.ready[task].count()},
-      {"start_ps", timeline.start[task].count()},
-      {"end_ps", timeline.end[task].count()},
-      {"cause", cause_name(timeline.cause[task])},
-      {"cause_task", name_or_null(timeline.cause_task[task], named.task_names, std::identity{})},
-      {"cause_pool", name_or_null(timeline.cause_pool[task], named.machine.pools, &Pool::name)},
-      {"lost_to_sharing_ps", timeline.lost_to_sharing[task].count()},
-      {"bound_by",
-       name_or_null(timeline.bound_by[task], named.machine.resources, &Resource::name)}};
+  return {{"task", named.task_names[task]},
+          {"lane", named.machine.lanes[named.graph.tasks[task].lane].name},
+          {"ready_ps", timeline.tasks[task].ready.count()},
+          {"start_ps", timeline.tasks[task].start.count()},
+          {"end_ps", timeline.tasks[task].end.count()},
+          {"cause", cause_name(timeline.tasks[task].cause)},
+          {"cause_task",
+           name_or_null(timeline.tasks[task].cause_task, named.task_names, std::identity{})},
+          {"cause_pool",
+           name_or_null(timeline.tasks[task].cause_pool, named.machine.pools, &Pool::name)},
+          {"lost_to_sharing_ps", timeline.tasks[task].lost_to_sharing.count()},
+          {"bound_by",
+           name_or_null(timeline.tasks[task].bound_by, named.machine.resources, &Resource::name)}};
 }
 
 Json lane_json(const NamedGraph& named, const Timeline& timeline, LaneId lane) {
@@ -223,11 +226,11 @@ LaneUse use_of_lane(const TaskGraph& graph, const Timeline& timeline, LaneId lan
   LaneUse use;
   SimTime free{0};
   for (const TaskId task : graph.tasks_of(lane)) {
-    const SimTime could_start = std::max(free, timeline.ready[task]);
+    const SimTime could_start = std::max(free, timeline.tasks[task].ready);
     use.waits_for_tasks += could_start - free;
-    use.waits_for_memory += timeline.start[task] - could_start;
-    use.busy += timeline.end[task] - timeline.start[task];
-    free = timeline.end[task];
+    use.waits_for_memory += timeline.tasks[task].start - could_start;
+    use.busy += timeline.tasks[task].end - timeline.tasks[task].start;
+    free = timeline.tasks[task].end;
     ++use.tasks;
   }
   use.done = timeline.makespan - free;
@@ -237,7 +240,7 @@ LaneUse use_of_lane(const TaskGraph& graph, const Timeline& timeline, LaneId lan
 std::vector<ResourceLoss> losses(const TaskGraph& graph, const Timeline& timeline) {
   std::vector<ResourceLoss> losses;
   for (TaskId task = 0; task < graph.task_count(); ++task) {
-    const ResourceId resource = timeline.bound_by[task];
+    const ResourceId resource = timeline.tasks[task].bound_by;
     if (resource == no_id) {
       continue;
     }
@@ -245,12 +248,12 @@ std::vector<ResourceLoss> losses(const TaskGraph& graph, const Timeline& timelin
     if (found == losses.end()) {
       found = losses.insert(found, {resource, SimTime{0}, {}});
     }
-    found->lost += timeline.lost_to_sharing[task];
+    found->lost += timeline.tasks[task].lost_to_sharing;
     found->tasks.push_back(task);
   }
   for (ResourceLoss& loss : losses) {
     std::ranges::stable_sort(loss.tasks, std::greater<>{},
-                             [&](TaskId task) { return timeline.lost_to_sharing[task]; });
+                             [&](TaskId task) { return timeline.tasks[task].lost_to_sharing; });
   }
   std::ranges::stable_sort(losses, std::greater<>{}, &ResourceLoss::lost);
   return losses;

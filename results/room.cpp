@@ -28,8 +28,8 @@ std::vector<RoomGroup> room_of(const Lowered& lowered, const Timeline& timeline,
   std::map<std::pair<std::string, std::string>, RoomGroup> groups;
   for (TaskId task = 0; task < lowered.tasks.size(); ++task) {
     const TaskInfo& info = lowered.tasks[task];
-    const SimTime took = timeline.end[task] - timeline.start[task];
-    if (info.rank != 0 || lowered.graph.lane[task] == compute || took == SimTime{0}) {
+    const SimTime took = timeline.tasks[task].end - timeline.tasks[task].start;
+    if (info.rank != 0 || lowered.graph.tasks[task].lane == compute || took == SimTime{0}) {
       continue;
     }
     RoomGroup& group = groups[{class_of(info), lowered.labels[info.label]}];

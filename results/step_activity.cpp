@@ -189,8 +189,8 @@ std::vector<Activity> activities_of(const Simulation& run) {
     const TaskInfo& info = lowered.tasks[task];
     const TaskPrice& price = lowered.prices[task];
     const bool copy = info.kind == TaskKind::store || info.kind == TaskKind::reload;
-    const SimTime start = run.timeline.start[task];
-    const SimTime end = run.timeline.end[task];
+    const SimTime start = run.timeline.tasks[task].start;
+    const SimTime end = run.timeline.tasks[task].end;
     if (info.rank != 0 || start == end || (!copy && info.kind != TaskKind::kernel)) {
       continue;
     }
@@ -200,7 +200,7 @@ std::vector<Activity> activities_of(const Simulation& run) {
     activity.end = end;
     if (copy) {
       activity.kind = info.kind == TaskKind::store ? ActivityClass::store : ActivityClass::reload;
-      activity.bytes = Bytes{static_cast<std::int64_t>(lowered.graph.work[task])};
+      activity.bytes = Bytes{static_cast<std::int64_t>(lowered.graph.tasks[task].work)};
       activity.by_kernel = price.of == PriceOf::peeled_store || price.of == PriceOf::peeled_reload;
     } else {
       activity.kind =

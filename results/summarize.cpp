@@ -38,8 +38,8 @@ std::array<SimTime, time_bin_count> bin_time(const Lowered& lowered, const Timel
   SimTime free{0};
   for (const TaskId task : lowered.graph.tasks_of(compute)) {
     add(bin_of_task(lowered.tasks[task]),
-        (timeline.end[task] - timeline.start[task]) * runs.of(task));
-    free = timeline.end[task];
+        (timeline.tasks[task].end - timeline.tasks[task].start) * runs.of(task));
+    free = timeline.tasks[task].end;
   }
   for (const LaneGap& gap : gaps_of(lowered.graph, timeline, compute)) {
     add(bin_of_gap(lowered, timeline, gap.before), gap.length * gap.runs);
@@ -135,7 +135,7 @@ TimeBin bin_of_task(const TaskInfo& info) {
 }
 
 TimeBin bin_of_gap(const Lowered& lowered, const Timeline& timeline, TaskId before) {
-  const TaskId cause = timeline.cause_task[before];
+  const TaskId cause = timeline.tasks[before].cause_task;
   if (cause == no_id) {
     return TimeBin::other;
   }

@@ -16,8 +16,9 @@ constexpr std::size_t longest_chain = 6;
 
 TaskLine line_of(const Simulation& run, TaskId task) {
   return {run.lowered.describe(task, run.timeline),
-          run.lowered.machine.lanes[run.lowered.graph.lane[task]].name, run.timeline.start[task],
-          run.timeline.end[task], run.timeline.cause[task]};
+          run.lowered.machine.lanes[run.lowered.graph.tasks[task].lane].name,
+          run.timeline.tasks[task].start, run.timeline.tasks[task].end,
+          run.timeline.tasks[task].cause};
 }
 
 // Neighbours on the lane; no_id at its ends.
@@ -26,15 +27,16 @@ struct LaneNeighbours {
 };
 
 LaneNeighbours neighbours_of(const TaskGraph& graph, TaskId task) {
-  const std::span<const TaskId> row = graph.tasks_of(graph.lane[task]);
+  const std::span<const TaskId> row = graph.tasks_of(graph.tasks[task].lane);
   const auto at = std::find(row.begin(), row.end(), task);
   return {at == row.begin() ? no_id : *(at - 1), at + 1 == row.end() ? no_id : *(at + 1)};
 }
 
 std::vector<TaskLine> chain_to(const Simulation& run, TaskId task) {
   std::vector<TaskLine> chain;
-  for (TaskId cause = run.timeline.cause_task[task]; cause != no_id && chain.size() < longest_chain;
-       cause = run.timeline.cause_task[cause]) {
+  for (TaskId cause = run.timeline.tasks[task].cause_task;
+       cause != no_id && chain.size() < longest_chain;
+       cause = run.timeline.tasks[cause].cause_task) {
     chain.push_back(line_of(run, cause));
   }
   std::reverse(chain.begin(), chain.end());
@@ -56,10 +58,10 @@ std::vector<TaskLine> dependencies_of(const Simulation& run, TaskId task) {
 }
 
 void measure_waits(const Simulation& run, TaskId task, TaskId before, TaskReport& report) {
-  const SimTime free = before == no_id ? SimTime{0} : run.timeline.end[before];
+  const SimTime free = before == no_id ? SimTime{0} : run.timeline.tasks[before].end;
   report.by_dependency = std::max(SimTime{0}, report.ready - free);
   report.by_lane = std::max(SimTime{0}, free - report.ready);
-  report.by_memory = run.timeline.start[task] - std::max(report.ready, free);
+  report.by_memory = run.timeline.tasks[task].start - std::max(report.ready, free);
 }
 
 std::vector<WaitingTask> waiting_for(const Simulation& run, TaskId task, TaskId after) {
@@ -67,7 +69,7 @@ std::vector<WaitingTask> waiting_for(const Simulation& run, TaskId task, TaskId 
   const Timeline& timeline = run.timeline;
   std::vector<WaitingTask> waiting;
   const auto add = [&](TaskId other, Cause through) {
-    waiting.push_back({line_of(run, other), through, timeline.cause_task[other] == task});
+    waiting.push_back({line_of(run, other), through, timeline.tasks[other].cause_task == task});
   };
   const std::span<const TaskId> row = graph.successors_of(task);
   for (const TaskId successor : row) {
@@ -77,7 +79,7 @@ std::vector<WaitingTask> waiting_for(const Simulation& run, TaskId task, TaskId 
     add(after, Cause::lane);
   }
   for (TaskId other = 0; other < graph.task_count(); ++other) {
-    if (timeline.cause[other] == Cause::memory && timeline.cause_task[other] == task) {
+    if (timeline.tasks[other].cause == Cause::memory && timeline.tasks[other].cause_task == task) {
       add(other, Cause::memory);
     }
   }
@@ -106,22 +108,23 @@ TaskFlow flow_of(const Simulation& run, TaskId task) {
   TaskFlow flow;
   flow.bytes = lowered.tasks[task].kind == TaskKind::collective
                    ? static_cast<double>(lowered.works[lowered.prices[task].work].bytes.count())
-                   : graph.work[task];
-  flow.latency = graph.fixed_time[task];
-  flow.lost = run.timeline.lost_to_sharing[task];
-  const SimTime moving = run.timeline.end[task] - run.timeline.start[task] - flow.latency;
+                   : graph.tasks[task].work;
+  flow.latency = graph.tasks[task].fixed_time;
+  flow.lost = run.timeline.tasks[task].lost_to_sharing;
+  const SimTime moving =
+      run.timeline.tasks[task].end - run.timeline.tasks[task].start - flow.latency;
   flow.rate = flow.bytes / to_seconds(moving).count();
   flow.rate_alone = flow.bytes / to_seconds(moving - flow.lost).count();
-  double least = graph.rate_limit[task];
-  for (const Use& use : graph.uses_of(graph.route[task])) {
+  double least = graph.tasks[task].rate_limit;
+  for (const Use& use : graph.uses_of(graph.tasks[task].route)) {
     const Resource& resource = lowered.machine.resources[use.resource];
     if (resource.capacity / use.weight < least) {
       least = resource.capacity / use.weight;
       flow.alone_bound_by = resource.name;
     }
   }
-  if (run.timeline.bound_by[task] != no_id) {
-    flow.bound_by = lowered.machine.resources[run.timeline.bound_by[task]].name;
+  if (run.timeline.tasks[task].bound_by != no_id) {
+    flow.bound_by = lowered.machine.resources[run.timeline.tasks[task].bound_by].name;
   }
   return flow;
 }
@@ -138,7 +141,7 @@ std::vector<TaskMemory> memory_of(const Machine& machine, std::span<const Memory
 void describe_work(const Simulation& run, TaskId task, TaskReport& report) {
   const Lowered& lowered = run.lowered;
   const TaskPrice& price = lowered.prices[task];
-  if (lowered.graph.work[task] > 0) {
+  if (lowered.graph.tasks[task].work > 0) {
     report.flow = flow_of(run, task);
   } else if (price.of == PriceOf::work && !lowered.works[price.work].is_collective()) {
     const Work& work = lowered.works[price.work];
@@ -165,7 +168,7 @@ TaskReport report_task(const Simulation& run, const FoundTask& found) {
   report.rank = lowered.tasks[task].rank;
   report.occurrence = found.occurrence;
   report.occurrences = found.occurrences;
-  report.ready = timeline.ready[task];
+  report.ready = timeline.tasks[task].ready;
   report.start = line.start;
   report.end = line.end;
   report.slack = Slack(lowered.graph, timeline).of(task);
@@ -174,7 +177,7 @@ TaskReport report_task(const Simulation& run, const FoundTask& found) {
                                 [&](const CriticalTask& one) { return one.task == task; });
   report.cause = line.cause;
   if (line.cause == Cause::memory) {
-    report.cause_pool = lowered.machine.pools[timeline.cause_pool[task]].name;
+    report.cause_pool = lowered.machine.pools[timeline.tasks[task].cause_pool].name;
   }
   report.chain = chain_to(run, task);
   const LaneNeighbours neighbours = neighbours_of(lowered.graph, task);

@@ -102,8 +102,9 @@ FoundTask find_task(const Lowered& lowered, const Timeline& timeline, const std:
                                 : fmt::format("it occurs {} times in a step", count));
   }
   std::vector<TaskId> tasks = named.tasks;
-  std::stable_sort(tasks.begin(), tasks.end(),
-                   [&](TaskId a, TaskId b) { return timeline.start[a] < timeline.start[b]; });
+  std::stable_sort(tasks.begin(), tasks.end(), [&](TaskId a, TaskId b) {
+    return timeline.tasks[a].start < timeline.tasks[b].start;
+  });
   return {tasks[static_cast<std::size_t>(occurrence - 1)], occurrence, count};
 }
 

@@ -87,7 +87,7 @@ double store_per_layer(const Simulation& run) {
   for (TaskId task = 0; task < run.lowered.tasks.size(); ++task) {
     const TaskInfo& info = run.lowered.tasks[task];
     if (info.rank == 0 && info.kind == TaskKind::store) {
-      by_layer[info.layer] += run.timeline.end[task] - run.timeline.start[task];
+      by_layer[info.layer] += run.timeline.tasks[task].end - run.timeline.tasks[task].start;
     }
   }
   if (by_layer.empty()) {
@@ -105,7 +105,7 @@ double forward_per_layer(const Simulation& run) {
   for (const TaskId task : run.lowered.graph.tasks_of(compute)) {
     const TaskInfo& info = run.lowered.tasks[task];
     if (info.phase == Phase::forward && info.layer >= 0) {
-      starts.emplace(info.layer, run.timeline.start[task]);
+      starts.emplace(info.layer, run.timeline.tasks[task].start);
     }
   }
   auto middle = starts.begin();

@@ -41,12 +41,12 @@ private:
   };
 
   [[nodiscard]] bool holds(const Repeat& repeat, TaskId task) const {
-    return repeat.holds(graph_.lane[task], position_[task]);
+    return repeat.holds(graph_.tasks[task].lane, position_[task]);
   }
 
   // Inner parts come first: they end before those around them.
   [[nodiscard]] TaskId step(TaskId task) {
-    TaskId cause = timeline_.cause_task[task];
+    TaskId cause = timeline_.tasks[task].cause_task;
     if (cause == no_id) {
       return no_id;
     }
@@ -81,7 +81,7 @@ private:
   [[nodiscard]] TaskId run_before(std::size_t r, TaskId task) {
     const Repeat& repeat = timeline_.repeats[r];
     Inside& inside = inside_[r];
-    const LaneId lane = graph_.lane[task];
+    const LaneId lane = graph_.tasks[task].lane;
     while (inside.run > 0 && !holds(repeat, task)) {
       task = graph_.lane_tasks[position_[task] + repeat.end[lane] - repeat.begin[lane]];
       --inside.run;
@@ -111,8 +111,8 @@ std::vector<CriticalTask> critical_sequence(const TaskGraph& graph, const Timeli
   for (TaskId task = 0; task < graph.task_count(); ++task) {
     // Of several, the last one of the lowest lane: symmetric ranks end together, and the
     // first one is the one that reports are about.
-    if (timeline.end[task] == timeline.makespan &&
-        (last == no_id || graph.lane[task] <= graph.lane[last])) {
+    if (timeline.tasks[task].end == timeline.makespan &&
+        (last == no_id || graph.tasks[task].lane <= graph.tasks[last].lane)) {
       last = task;
     }
   }
@@ -126,10 +126,10 @@ std::vector<LaneGap> gaps_of(const TaskGraph& graph, const Timeline& timeline, L
   std::uint32_t position = graph.lane_offset[lane];
   for (const TaskId task : graph.tasks_of(lane)) {
     free += time_skipped_at(timeline, lane, position++);
-    if (timeline.start[task] > free) {
-      gaps.push_back({task, timeline.start[task] - free, runs.of(task)});
+    if (timeline.tasks[task].start > free) {
+      gaps.push_back({task, timeline.tasks[task].start - free, runs.of(task)});
     }
-    free = timeline.end[task];
+    free = timeline.tasks[task].end;
   }
   return gaps;
 }

@@ -28,9 +28,9 @@ public:
       }
     }
     for (TaskId task = 0; task < graph.task_count(); ++task) {
-      if (timeline.cause[task] == Cause::memory && timeline.cause_task[task] != no_id) {
-        same_memory_[task] = on_memory_[timeline.cause_task[task]];
-        on_memory_[timeline.cause_task[task]] = task;
+      if (timeline.tasks[task].cause == Cause::memory && timeline.tasks[task].cause_task != no_id) {
+        same_memory_[task] = on_memory_[timeline.tasks[task].cause_task];
+        on_memory_[timeline.tasks[task].cause_task] = task;
       }
     }
   }
@@ -119,7 +119,7 @@ private:
     if (repeat_ == nullptr) {
       return after;
     }
-    const LaneId lane = graph_.lane[task];
+    const LaneId lane = graph_.tasks[task].lane;
     return position_[task] < repeat_->begin[lane] ? before
            : position_[task] < repeat_->end[lane] ? inside
                                                   : after;
@@ -157,7 +157,7 @@ private:
   // Of one run of a task; `run` counts only inside the repeated part.
   [[nodiscard]] SimTime slack_of(TaskId task, std::int64_t run) const {
     const Part part = part_of(task);
-    SimTime end = timeline_.end[task];
+    SimTime end = timeline_.tasks[task].end;
     if (part == inside) {
       end += repeat_->period * run;
     }
@@ -189,7 +189,7 @@ private:
         }
       }
     }
-    return {timeline_.start[successor], slack_.first_[successor]};
+    return {timeline_.tasks[successor].start, slack_.first_[successor]};
   }
 
   [[nodiscard]] NextRun at_run(TaskId task, std::int64_t run) const {
@@ -197,12 +197,12 @@ private:
     const auto back = static_cast<std::size_t>(times() - run);
     // Runs before the first one that was computed are like it.
     const std::vector<SimTime>& slack = run_slack_[computed - 1 - std::min(back, computed - 1)];
-    return {timeline_.start[task] + repeat_->period * run, slack[slack_.index_[task]]};
+    return {timeline_.tasks[task].start + repeat_->period * run, slack[slack_.index_[task]]};
   }
 
   // A window later or earlier on the same lane; no_id = there is none.
   [[nodiscard]] TaskId moved(TaskId task, bool forward) const {
-    const LaneId lane = graph_.lane[task];
+    const LaneId lane = graph_.tasks[task].lane;
     const std::int64_t length = repeat_->end[lane] - repeat_->begin[lane];
     const std::int64_t to = position_[task] + (forward ? length : -length);
     const bool there =

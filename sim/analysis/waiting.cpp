@@ -12,9 +12,9 @@ std::vector<SimTime> waited_for(const TaskGraph& graph, const Timeline& timeline
     // Each cause ends where the task that it started starts; a time of its own would be that
     // of its first run.
     SimTime left = gap.length;
-    for (TaskId task = timeline.cause_task[gap.before]; task != no_id && left > SimTime{0};
-         task = timeline.cause_task[task]) {
-      const SimTime part = std::min(left, timeline.end[task] - timeline.start[task]);
+    for (TaskId task = timeline.tasks[gap.before].cause_task; task != no_id && left > SimTime{0};
+         task = timeline.tasks[task].cause_task) {
+      const SimTime part = std::min(left, timeline.tasks[task].end - timeline.tasks[task].start);
       waited[task] += part * gap.runs;
       left -= part;
     }

@@ -64,7 +64,7 @@ private:
   }
 
   [[nodiscard]] const std::string& lane_name(TaskId task) const {
-    return machine_.lanes[graph_.lane[task]].name;
+    return machine_.lanes[graph_.tasks[task].lane].name;
   }
 
   void add_line(std::size_t indent, const std::string& line) {

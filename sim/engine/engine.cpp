@@ -157,9 +157,9 @@ void Replay::start_head(LaneId lane) {
     state_.ledger.allocate(allocations, state_.now, task);
   }
   record_cause(state, lane);
-  timeline_.start[task] = state_.now;
-  const SimTime time = graph_.fixed_time[task];
-  const bool flows = graph_.work[task] > 0;
+  timeline_.tasks[task].start = state_.now;
+  const SimTime time = graph_.tasks[task].fixed_time;
+  const bool flows = graph_.tasks[task].work > 0;
   if (flows && time == SimTime{0}) {
     state.stage = HeadStage::flowing;
     state_.flows.begin(lane, task, state_.now, state_.events);
@@ -180,10 +180,10 @@ void Replay::record_cause(const LaneState& state, LaneId lane) {
     by = state.previous;
     when = state.free_since;
   }
-  const TaskId released_by = timeline_.cause_task[task];
+  const TaskId released_by = timeline_.tasks[task].cause_task;
   if (released_by != no_id) {
-    const SimTime ready = timeline_.ready[task];
-    if (ready > when || (ready == when && graph_.lane[released_by] != lane)) {
+    const SimTime ready = timeline_.tasks[task].ready;
+    if (ready > when || (ready == when && graph_.tasks[released_by].lane != lane)) {
       cause = Cause::dependency;
       by = released_by;
       when = ready;
@@ -192,21 +192,21 @@ void Replay::record_cause(const LaneState& state, LaneId lane) {
   if (state.stage == HeadStage::starved && state_.now > when) {
     cause = Cause::memory;
     by = freed_last_by_[state.short_of];
-    timeline_.cause_pool[task] = state.short_of;
+    timeline_.tasks[task].cause_pool = state.short_of;
   }
-  timeline_.cause[task] = cause;
-  timeline_.cause_task[task] = by;
+  timeline_.tasks[task].cause = cause;
+  timeline_.tasks[task].cause_task = by;
 }
 
 void Replay::end_task(LaneId lane) {
   const LaneState& state = state_.lanes[lane];
   const TaskId task = state.head;
-  timeline_.end[task] = state_.now;
+  timeline_.tasks[task].end = state_.now;
   ++ended_;
   if (state.stage == HeadStage::flowing) {
-    const Flows::Loss loss = state_.flows.end(lane, timeline_.start[task], state_.now);
-    timeline_.lost_to_sharing[task] = loss.lost;
-    timeline_.bound_by[task] = loss.bound_by;
+    const Flows::Loss loss = state_.flows.end(lane, timeline_.tasks[task].start, state_.now);
+    timeline_.tasks[task].lost_to_sharing = loss.lost;
+    timeline_.tasks[task].bound_by = loss.bound_by;
   }
   free_memory(task);
   release_successors(task);
@@ -217,12 +217,12 @@ void Replay::end_task(LaneId lane) {
 void Replay::release_successors(TaskId task) {
   for (const TaskId successor : graph_.successors_of(task)) {
     if (--state_.unmet[successor] == 0) {
-      timeline_.ready[successor] = state_.now;
-      timeline_.cause_task[successor] = task; // until it starts: who released it last
-      LaneState& other = state_.lanes[graph_.lane[successor]];
+      timeline_.tasks[successor].ready = state_.now;
+      timeline_.tasks[successor].cause_task = task; // until it starts: who released it last
+      LaneState& other = state_.lanes[graph_.tasks[successor].lane];
       if (other.head == successor) {
         other.ready_since = state_.now;
-        candidates_.push_back(graph_.lane[successor]);
+        candidates_.push_back(graph_.tasks[successor].lane);
       }
     }
   }
@@ -301,8 +301,8 @@ void check_loops(const TaskGraph& graph, const Machine& machine, std::span<const
     bool sound =
         loop.left_out == 0 || (loop.tasks.size() == machine.lanes.size() && !loop.ends.empty());
     for (const TaskId end : loop.ends) {
-      sound = sound && end < graph.task_count() && (lane == no_id || graph.lane[end] == lane);
-      lane = sound ? graph.lane[end] : lane;
+      sound = sound && end < graph.task_count() && (lane == no_id || graph.tasks[end].lane == lane);
+      lane = sound ? graph.tasks[end].lane : lane;
     }
     if (!sound) {
       throw std::logic_error("a loop that leaves iterations out needs ends, all on one lane, and "

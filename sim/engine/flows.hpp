@@ -60,15 +60,15 @@ public:
 
   // Its rate comes with the next solve_dirty_domains(), or at once when it shares nothing.
   void begin(LaneId lane, TaskId task, SimTime now, EventTree& events) {
-    const RouteId route = graph_.route[task];
+    const RouteId route = graph_.tasks[task].route;
     Flow& flow = flows_[lane];
     flow.task = task;
     flow.bound_by = no_id;
     flow.bound_since = flow.updated = now;
-    flow.remaining = graph_.work[task];
+    flow.remaining = graph_.tasks[task].work;
     flow.rate = 0;
     flow.changed = false;
-    flow.rate_limit = graph_.rate_limit[task];
+    flow.rate_limit = graph_.tasks[task].rate_limit;
     flow.route = route;
     flow.alone_rate = std::min(flow.rate_limit, alone_rate_[route]);
     const std::uint32_t domain = domains_.of_route(route);
@@ -99,7 +99,8 @@ public:
       return {}; // as fast as alone from beginning to end
     }
     settle_binding(lane, now);
-    const SimTime alone = graph_.fixed_time[task] + flow_time(graph_.work[task], flow.alone_rate);
+    const SimTime alone =
+        graph_.tasks[task].fixed_time + flow_time(graph_.tasks[task].work, flow.alone_rate);
     return take_loss(lane, route, now - start - alone);
   }
 

@@ -327,14 +327,14 @@ std::vector<Wait> TaskOrder::chain(TaskId task, TaskId on) const {
 }
 
 SimTime time_alone(const TaskGraph& graph, const Machine& machine, TaskId task) {
-  if (!(graph.work[task] > 0)) {
-    return graph.fixed_time[task];
+  if (!(graph.tasks[task].work > 0)) {
+    return graph.tasks[task].fixed_time;
   }
-  double rate = graph.rate_limit[task];
-  for (const Use& use : graph.uses_of(graph.route[task])) {
+  double rate = graph.tasks[task].rate_limit;
+  for (const Use& use : graph.uses_of(graph.tasks[task].route)) {
     rate = std::min(rate, machine.resources[use.resource].capacity / use.weight);
   }
-  return later(graph.fixed_time[task], flow_time(graph.work[task], rate));
+  return later(graph.tasks[task].fixed_time, flow_time(graph.tasks[task].work, rate));
 }
 
 SimTime longest_path(const TaskGraph& graph, const Machine& machine) {

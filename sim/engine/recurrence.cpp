@@ -53,7 +53,7 @@ RecurrenceFinder::RecurrenceFinder(const TaskGraph& graph, std::span<const Loop>
 }
 
 void RecurrenceFinder::end_of_iteration(ReplayState& state) {
-  const LaneState& lane = state.lanes[graph_.lane[next_end_]];
+  const LaneState& lane = state.lanes[graph_.tasks[next_end_].lane];
   while (next_mark_ < marks_.size() && marks_[next_mark_].position < lane.position) {
     const Mark mark = marks_[next_mark_++];
     Progress& loop = loops_[mark.loop];
@@ -88,7 +88,7 @@ RecurrenceFinder::Snapshot RecurrenceFinder::take(const ReplayState& state) cons
   shot.last_skip = last_skip_;
   for (LaneId lane = 0; lane < state.lanes.size(); ++lane) {
     const bool running = runs(state.lanes[lane].stage);
-    shot.start.push_back(running ? state.timeline.start[state.lanes[lane].head] : SimTime{0});
+    shot.start.push_back(running ? state.timeline.tasks[state.lanes[lane].head].start : SimTime{0});
     shot.event.push_back(running ? state.events.time_of(lane) : SimTime{0});
     shot.flows.push_back(state.flows.of(lane));
     const std::span<const SimTime> bound = state.flows.bound_times(lane);
@@ -165,12 +165,12 @@ bool RecurrenceFinder::head_is_alike(const Snapshot& then, const ReplayState& st
   case HeadStage::flowing: break;
   }
   const Timeline& timeline = state.timeline;
-  const TaskId cause = timeline.cause_task[a.head];
+  const TaskId cause = timeline.tasks[a.head].cause_task;
   return state.events.time_of(lane) - state.now == then.event[lane] - then.now &&
-         timeline.start[b.head] - state.now == then.start[lane] - then.now &&
-         timeline.cause[b.head] == timeline.cause[a.head] &&
-         timeline.cause_pool[b.head] == timeline.cause_pool[a.head] &&
-         timeline.cause_task[b.head] == (cause == no_id ? no_id : image_of(cause)) &&
+         timeline.tasks[b.head].start - state.now == then.start[lane] - then.now &&
+         timeline.tasks[b.head].cause == timeline.tasks[a.head].cause &&
+         timeline.tasks[b.head].cause_pool == timeline.tasks[a.head].cause_pool &&
+         timeline.tasks[b.head].cause_task == (cause == no_id ? no_id : image_of(cause)) &&
          (b.stage != HeadStage::flowing || flow_is_alike(then, state, lane));
 }
 
@@ -187,15 +187,17 @@ bool RecurrenceFinder::flow_is_alike(const Snapshot& then, const ReplayState& st
 }
 
 TaskId RecurrenceFinder::image_of(TaskId task) const {
-  const LaneId lane = graph_.lane[task];
+  const LaneId lane = graph_.tasks[task].lane;
   const std::uint32_t length = end_[lane] - begin_[lane];
   const std::uint32_t to = position_[task] + length;
   return length > 0 && to < graph_.lane_offset[lane + 1] ? graph_.lane_tasks[to] : no_id;
 }
 
 bool RecurrenceFinder::have_same_rows(TaskId a, TaskId b) const {
-  return graph_.fixed_time[a] == graph_.fixed_time[b] && graph_.work[a] == graph_.work[b] &&
-         graph_.route[a] == graph_.route[b] && graph_.rate_limit[a] == graph_.rate_limit[b] &&
+  return graph_.tasks[a].fixed_time == graph_.tasks[b].fixed_time &&
+         graph_.tasks[a].work == graph_.tasks[b].work &&
+         graph_.tasks[a].route == graph_.tasks[b].route &&
+         graph_.tasks[a].rate_limit == graph_.tasks[b].rate_limit &&
          graph_.dependency_count[a] == graph_.dependency_count[b] &&
          same_changes(graph_.allocations_of(a), graph_.allocations_of(b)) &&
          same_changes(graph_.frees_of(a), graph_.frees_of(b));
@@ -212,7 +214,8 @@ bool RecurrenceFinder::window_maps(const Snapshot& then, const ReplayState& stat
       const TaskId task = graph_.lane_tasks[at];
       const TaskId image = image_of(task);
       if (image == no_id || !successors_map(task, image, state) ||
-          (graph_.dependency_count[task] > 0 && state.timeline.ready[task] < then.last_skip)) {
+          (graph_.dependency_count[task] > 0 &&
+           state.timeline.tasks[task].ready < then.last_skip)) {
         return false;
       }
     }
@@ -232,7 +235,7 @@ bool RecurrenceFinder::successors_map(TaskId task, TaskId image, const ReplaySta
       if (inner_[successor]++ == 0) {
         counted_.push_back(successor);
       }
-      std::uint32_t& reach = reach_[graph_.lane[successor]];
+      std::uint32_t& reach = reach_[graph_.tasks[successor].lane];
       reach = std::max(reach, position_[successor] + 1);
     } else if (state.unmet[successor] == 0) {
       return false; // leaves the loop, and was not waiting for anything else
@@ -265,18 +268,18 @@ bool RecurrenceFinder::release_is_alike(TaskId task, TaskId image, const Snapsho
     return true;
   }
   const Timeline& timeline = state.timeline;
-  if (timeline.ready[image] - state.now != timeline.ready[task] - then.now) {
+  if (timeline.tasks[image].ready - state.now != timeline.tasks[task].ready - then.now) {
     return false;
   }
   const auto has_started = [&](TaskId t) {
-    const LaneState& lane = state.lanes[graph_.lane[t]];
+    const LaneState& lane = state.lanes[graph_.tasks[t].lane];
     return position_[t] < lane.position || (position_[t] == lane.position && runs(lane.stage));
   };
   // Of a task that has started, cause_task tells who released it only if that was its
   // cause; if not, its lane or memory held it longer, and who released it is forgotten.
-  const bool known = !has_started(task) || timeline.cause[task] == Cause::dependency;
+  const bool known = !has_started(task) || timeline.tasks[task].cause == Cause::dependency;
   return has_started(image) || !known ||
-         timeline.cause_task[image] == image_of(timeline.cause_task[task]);
+         timeline.tasks[image].cause_task == image_of(timeline.tasks[task].cause_task);
 }
 
 // What all tasks of the window allocate in a pool, or more than there is.
@@ -362,12 +365,12 @@ void RecurrenceFinder::skip(const Snapshot& then, std::uint64_t times, std::size
     head.free_since += shift;
     head.ready_since += shift;
     if (runs(head.stage)) {
-      timeline.start[head.head] += shift;
+      timeline.tasks[head.head].start += shift;
     }
     for (std::uint32_t at = end_[lane]; at < reach_[lane] + length; ++at) {
       const TaskId task = graph_.lane_tasks[at];
       if (state.unmet[task] == 0 && graph_.dependency_count[task] > 0) {
-        timeline.ready[task] += shift;
+        timeline.tasks[task].ready += shift;
       }
     }
   }

@@ -41,15 +41,7 @@ struct ReplayState {
       : graph(task_graph), machine(abstract_machine), lanes(machine.lanes.size()),
         unmet(graph.dependency_count), events(machine.lanes.size()),
         ledger(machine.pools, graph.initial), flows(graph, machine) {
-    const std::size_t count = graph.task_count();
-    timeline.ready.assign(count, SimTime{0});
-    timeline.start.assign(count, SimTime{0});
-    timeline.end.assign(count, SimTime{0});
-    timeline.cause.assign(count, Cause::beginning);
-    timeline.cause_task.assign(count, no_id);
-    timeline.cause_pool.assign(count, no_id);
-    timeline.lost_to_sharing.assign(count, SimTime{0});
-    timeline.bound_by.assign(count, no_id);
+    timeline.tasks.resize(graph.task_count());
   }
 
   const TaskGraph& graph;

@@ -23,8 +23,8 @@ public:
     const std::size_t route_count = graph.route_offset.size() - 1;
     std::vector<char> taken(route_count, 0);
     for (std::size_t t = 0; t < graph.task_count(); ++t) {
-      if (graph.work[t] > 0) {
-        taken[graph.route[t]] = 1;
+      if (graph.tasks[t].work > 0) {
+        taken[graph.tasks[t].route] = 1;
       }
     }
     of_route_.assign(route_count, no_id);
@@ -102,11 +102,11 @@ private:
   void reserve_members(const TaskGraph& graph) {
     for (std::size_t i = 0; i < graph.lane_tasks.size(); ++i) {
       const TaskId task = graph.lane_tasks[i];
-      if (graph.work[task] > 0 && of_route_[graph.route[task]] != no_id) {
+      if (graph.tasks[task].work > 0 && of_route_[graph.tasks[task].route] != no_id) {
         ++flow_count_;
-        Domain& domain = domains_[of_route_[graph.route[task]]];
-        if (domain.last_lane != graph.lane[task]) {
-          domain.last_lane = graph.lane[task];
+        Domain& domain = domains_[of_route_[graph.tasks[task].route]];
+        if (domain.last_lane != graph.tasks[task].lane) {
+          domain.last_lane = graph.tasks[task].lane;
           ++domain.capacity;
         }
       }

@@ -101,7 +101,7 @@ std::vector<TaskId> Standstill::find_causes() const {
   }
   std::vector<TaskId> causes;
   for (TaskId task = 0; task < graph_.task_count(); ++task) {
-    const LaneId lane = graph_.lane[task];
+    const LaneId lane = graph_.tasks[task].lane;
     const bool waits = head_[lane] != task || (lacks_memory_[lane] == 0 && needs[task] != 0);
     if (is_left(task) && (is_in_circle(task) || !waits)) {
       causes.push_back(task);
@@ -141,7 +141,7 @@ void Standstill::find_ways(std::vector<TaskId> reached) {
     for (const TaskId successor : graph_.successors_of(on)) {
       reach(successor, on, false);
     }
-    const LaneId lane = graph_.lane[on];
+    const LaneId lane = graph_.tasks[on].lane;
     const std::span<const TaskId> tasks = graph_.tasks_of(lane);
     for (std::uint32_t behind = place[on] + 1; behind < rest_reached[lane]; ++behind) {
       reach(tasks[behind], on, true);

@@ -129,12 +129,10 @@ std::vector<std::uint32_t> TaskGraph::positions() const {
 }
 
 TaskId TaskGraphBuilder::add_fixed(LaneId lane, SimTime duration) {
-  lane_.push_back(lane);
-  fixed_time_.push_back(duration);
-  work_.push_back(0);
-  route_.push_back(no_id);
-  rate_limit_.push_back(std::numeric_limits<double>::infinity());
-  return static_cast<TaskId>(lane_.size() - 1);
+  Task& task = tasks_.emplace_back();
+  task.fixed_time = duration;
+  task.lane = lane;
+  return static_cast<TaskId>(tasks_.size() - 1);
 }
 
 RouteId TaskGraphBuilder::add_route(std::span<const Use> uses) {
@@ -156,12 +154,8 @@ RouteId TaskGraphBuilder::add_route(std::span<const Use> uses) {
 
 TaskId TaskGraphBuilder::add_flow(LaneId lane, SimTime latency, double work, RouteId route,
                                   double rate_limit) {
-  lane_.push_back(lane);
-  fixed_time_.push_back(latency);
-  work_.push_back(work);
-  route_.push_back(route);
-  rate_limit_.push_back(rate_limit);
-  return static_cast<TaskId>(lane_.size() - 1);
+  tasks_.push_back({latency, work, rate_limit, route, lane});
+  return static_cast<TaskId>(tasks_.size() - 1);
 }
 
 void TaskGraphBuilder::depend(TaskId task, TaskId on) {
@@ -190,7 +184,7 @@ void TaskGraphBuilder::hold_from_the_start(MemoryChange change) {
 
 void TaskGraphBuilder::check(const Machine& machine) const {
   check_machine(machine);
-  require_rows_fit(lane_.size());
+  require_rows_fit(tasks_.size());
   for (const Use& use : route_uses_) {
     if (use.resource >= machine.resources.size() || !(use.weight > 0) ||
         !std::isfinite(use.weight)) {
@@ -199,28 +193,29 @@ void TaskGraphBuilder::check(const Machine& machine) const {
     }
     check_range(machine.resources[use.resource], use.weight);
   }
-  for (std::size_t t = 0; t < lane_.size(); ++t) {
-    require(lane_[t] < machine.lanes.size(), t, "unknown lane");
-    require(fixed_time_[t] >= SimTime{0}, t, "negative duration or latency");
-    require(work_[t] >= 0 && std::isfinite(work_[t]), t, "work is negative or not finite");
-    require(rate_limit_[t] > 0, t, "rate limit is not positive");
-    if (route_[t] != no_id) {
-      require(route_[t] + std::size_t{1} < route_offset_.size(), t, "unknown route");
-      require(route_offset_[route_[t]] < route_offset_[route_[t] + 1] ||
-                  std::isfinite(rate_limit_[t]),
+  for (std::size_t t = 0; t < tasks_.size(); ++t) {
+    const Task& task = tasks_[t];
+    require(task.lane < machine.lanes.size(), t, "unknown lane");
+    require(task.fixed_time >= SimTime{0}, t, "negative duration or latency");
+    require(task.work >= 0 && std::isfinite(task.work), t, "work is negative or not finite");
+    require(task.rate_limit > 0, t, "rate limit is not positive");
+    if (task.route != no_id) {
+      require(task.route + std::size_t{1} < route_offset_.size(), t, "unknown route");
+      require(route_offset_[task.route] < route_offset_[task.route + 1] ||
+                  std::isfinite(task.rate_limit),
               t, "a flow that uses nothing needs a finite rate limit");
     } else {
-      require(work_[t] == 0, t, "a flow needs a route");
+      require(task.work == 0, t, "a flow needs a route");
     }
   }
   for (const Edge& edge : edges_) {
-    require(edge.from < lane_.size(), edge.to, "depends on an unknown task");
-    require(edge.to < lane_.size(), edge.to, "unknown task depends on another");
+    require(edge.from < tasks_.size(), edge.to, "depends on an unknown task");
+    require(edge.to < tasks_.size(), edge.to, "unknown task depends on another");
     require(edge.from != edge.to, edge.to, "depends on itself");
   }
   for (const std::vector<TaskMemory>* changes : {&allocations_, &frees_}) {
     for (const TaskMemory& memory : *changes) {
-      require(memory.task < lane_.size(), memory.task, "unknown task changes memory");
+      require(memory.task < tasks_.size(), memory.task, "unknown task changes memory");
       require(is_sound(memory.change, machine), memory.task,
               "unknown pool or owner, or negative bytes");
     }
@@ -234,7 +229,7 @@ void TaskGraphBuilder::check(const Machine& machine) const {
 
 TaskGraph TaskGraphBuilder::build(const Machine& machine) && {
   check(machine);
-  const std::size_t count = lane_.size();
+  const std::size_t count = tasks_.size();
   TaskGraph graph;
 
   counting_sort(
@@ -256,14 +251,10 @@ TaskGraph TaskGraphBuilder::build(const Machine& machine) && {
   // Task ids in order, so that each lane gets its tasks in the order of adding.
   TaskId next = 0;
   counting_sort(
-      lane_, machine.lanes.size(), [](LaneId lane) { return lane; },
-      [&next](LaneId) { return next++; }, graph.lane_offset, graph.lane_tasks);
+      tasks_, machine.lanes.size(), [](const Task& task) { return task.lane; },
+      [&next](const Task&) { return next++; }, graph.lane_offset, graph.lane_tasks);
 
-  graph.lane = std::move(lane_);
-  graph.fixed_time = std::move(fixed_time_);
-  graph.work = std::move(work_);
-  graph.route = std::move(route_);
-  graph.rate_limit = std::move(rate_limit_);
+  graph.tasks = std::move(tasks_);
   graph.route_offset = std::move(route_offset_);
   graph.route_uses = std::move(route_uses_);
   graph.initial = std::move(initial_);

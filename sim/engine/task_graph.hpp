@@ -36,17 +36,23 @@ struct MemoryChange {
   std::int64_t bytes = 0; // > 0
 };
 
+struct Task {
+  SimTime fixed_time{0}; // duration of a fixed task, latency of a flow
+  double work = 0;       // units to move; 0 for fixed tasks
+  double rate_limit = std::numeric_limits<double>::infinity(); // units per second
+  RouteId route = no_id;                                       // no_id for fixed tasks
+  LaneId lane = no_id;
+
+  friend bool operator==(const Task&, const Task&) = default;
+};
+
 // Frozen; made by TaskGraphBuilder::build.
 class TaskGraph {
 public:
-  [[nodiscard]] std::size_t task_count() const { return lane.size(); }
+  [[nodiscard]] std::size_t task_count() const { return tasks.size(); }
 
   // Per task.
-  std::vector<LaneId> lane;
-  std::vector<SimTime> fixed_time; // duration of a fixed task, latency of a flow
-  std::vector<double> work;        // units to move; 0 for fixed tasks
-  std::vector<RouteId> route;      // no_id for fixed tasks
-  std::vector<double> rate_limit;  // units per second; infinity when unlimited
+  std::vector<Task> tasks;
   std::vector<std::uint32_t> dependency_count;
 
   // Compressed rows: the row of task t is [offset[t], offset[t + 1]). Memory rows
@@ -104,8 +110,8 @@ public:
   void allocate_at_start(TaskId task, MemoryChange change); // zero bytes are ignored
   void free_at_end(TaskId task, MemoryChange change);
   void hold_from_the_start(MemoryChange change);
-  [[nodiscard]] std::size_t task_count() const { return lane_.size(); }
-  [[nodiscard]] LaneId lane_of(TaskId task) const { return lane_[task]; }
+  [[nodiscard]] std::size_t task_count() const { return tasks_.size(); }
+  [[nodiscard]] LaneId lane_of(TaskId task) const { return tasks_[task].lane; }
 
   // Checks ids, signs and finiteness (std::logic_error: the graph comes from our
   // own code) and freezes. `machine` supplies the counts.
@@ -122,11 +128,7 @@ private:
     TaskId task;
     MemoryChange change;
   };
-  std::vector<LaneId> lane_;
-  std::vector<SimTime> fixed_time_;
-  std::vector<double> work_;
-  std::vector<RouteId> route_;
-  std::vector<double> rate_limit_;
+  std::vector<Task> tasks_;
   std::vector<Edge> edges_;
   std::vector<TaskMemory> allocations_;
   std::vector<TaskMemory> frees_;

@@ -42,20 +42,26 @@ struct Repeat {
   }
 };
 
-// Arrays are indexed by task. A task of a repeated part has the times of its first
-// run; what comes after has the times that it has after all of them.
-struct Timeline {
-  std::vector<SimTime> ready; // all dependencies ended; 0 without any
-  std::vector<SimTime> start;
-  std::vector<SimTime> end;
-  std::vector<Cause> cause;
-  std::vector<TaskId> cause_task; // no_id for Cause::beginning
-  std::vector<PoolId> cause_pool; // no_id unless Cause::memory
+// A task of a repeated part has the times of its first run; what comes after has the times
+// that it has after all of them.
+struct TaskTimes {
+  SimTime ready{0}; // all dependencies ended; 0 without any
+  SimTime start{0};
+  SimTime end{0};
   // Flows only: end - start minus the time the flow would take alone on the
   // machine, and the shared resource that bound it for the longest time (the first
   // on its route among equals; no_id when nothing was lost).
-  std::vector<SimTime> lost_to_sharing;
-  std::vector<ResourceId> bound_by;
+  SimTime lost_to_sharing{0};
+  ResourceId bound_by = no_id;
+  TaskId cause_task = no_id; // no_id for Cause::beginning
+  PoolId cause_pool = no_id; // no_id unless Cause::memory
+  Cause cause = Cause::beginning;
+
+  friend bool operator==(const TaskTimes&, const TaskTimes&) = default;
+};
+
+struct Timeline {
+  std::vector<TaskTimes> tasks; // by task
 
   SimTime makespan{0};
   std::vector<Repeat> repeats; // in order of their ends; an outer one after those inside it

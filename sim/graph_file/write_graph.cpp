@@ -162,9 +162,9 @@ private:
   [[nodiscard]] std::string task_text(TaskId task) const {
     const TaskGraph& graph = named_.graph;
     std::string text = fmt::format("name: {}, lane: {}, ", scalar(named_.task_names[task]),
-                                   scalar(named_.machine.lanes[graph.lane[task]].name));
-    text += graph.route[task] == no_id ? "time: " + exact_time(graph.fixed_time[task])
-                                       : flow_text(task);
+                                   scalar(named_.machine.lanes[graph.tasks[task].lane].name));
+    text += graph.tasks[task].route == no_id ? "time: " + exact_time(graph.tasks[task].fixed_time)
+                                             : flow_text(task);
     std::string after;
     for (const TaskId dependency : dependencies_[task]) {
       after += (after.empty() ? "" : ", ") + scalar(named_.task_names[dependency]);
@@ -176,18 +176,19 @@ private:
 
   [[nodiscard]] std::string flow_text(TaskId task) const {
     const TaskGraph& graph = named_.graph;
-    std::string text = "work: " + number(graph.work[task]);
-    if (graph.fixed_time[task] > SimTime{0}) {
-      text += ", latency: " + exact_time(graph.fixed_time[task]);
+    std::string text = "work: " + number(graph.tasks[task].work);
+    if (graph.tasks[task].fixed_time > SimTime{0}) {
+      text += ", latency: " + exact_time(graph.tasks[task].fixed_time);
     }
     std::string over;
-    for (const Use& use : graph.uses_of(graph.route[task])) {
+    for (const Use& use : graph.uses_of(graph.tasks[task].route)) {
       over += fmt::format("{}{}: {}", over.empty() ? "" : ", ",
                           scalar(named_.machine.resources[use.resource].name), number(use.weight));
     }
     text += over.empty() ? "" : ", over: {" + over + "}";
-    return std::isinf(graph.rate_limit[task]) ? text
-                                              : text + ", limit: " + number(graph.rate_limit[task]);
+    return std::isinf(graph.tasks[task].rate_limit)
+               ? text
+               : text + ", limit: " + number(graph.tasks[task].rate_limit);
   }
 
   [[nodiscard]] std::string memory(const char* key, std::span<const MemoryChange> changes) const {

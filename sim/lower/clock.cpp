@@ -19,10 +19,10 @@ StepWork work_of(const Lowered& lowered, const Timeline& timeline, double speed)
   std::vector<std::int64_t> runs_of(lowered.works.size(), 0);
   for (const TaskId task : lowered.graph.tasks_of(lowered.lanes.front().compute)) {
     const TaskPrice& price = lowered.prices[task];
-    if (price.of != PriceOf::work || lowered.graph.route[task] != no_id) {
+    if (price.of != PriceOf::work || lowered.graph.tasks[task].route != no_id) {
       continue;
     }
-    const SimTime time = (timeline.end[task] - timeline.start[task]) * runs.of(task);
+    const SimTime time = (timeline.tasks[task].end - timeline.tasks[task].start) * runs.of(task);
     switch (lowered.works[price.work].kind) {
     case WorkKind::matmul:
       matmul += time;

@@ -39,9 +39,9 @@ void check_length(const Scenario& scenario, const LeftOut& left_out) {
 }
 
 std::uint32_t position_of(const TaskGraph& graph, TaskId task) {
-  const std::span<const TaskId> tasks = graph.tasks_of(graph.lane[task]);
+  const std::span<const TaskId> tasks = graph.tasks_of(graph.tasks[task].lane);
   const auto at = std::lower_bound(tasks.begin(), tasks.end(), task); // ids ascend on a lane
-  return graph.lane_offset[graph.lane[task]] + static_cast<std::uint32_t>(at - tasks.begin());
+  return graph.lane_offset[graph.tasks[task].lane] + static_cast<std::uint32_t>(at - tasks.begin());
 }
 
 } // namespace
@@ -93,7 +93,7 @@ std::int32_t layer_of(const Lowered& lowered, const Timeline& timeline, TaskId t
     const LoopOf& loop = lowered.loops_of[repeat.loop];
     if (!loop.micro_batches && loop.backward == backward && loop.micro_batch == info.micro_batch &&
         loop.first_layer <= info.layer && info.layer <= loop.last_layer) {
-      const bool after = position >= repeat.end[lowered.graph.lane[task]];
+      const bool after = position >= repeat.end[lowered.graph.tasks[task].lane];
       return layer.index + (after != backward ? layer.left_out : 0); // backward: the last first
     }
   }
@@ -123,9 +123,9 @@ StepSums sums_of(const Lowered& lowered, const Timeline& timeline) {
     }
     if (info.kind == TaskKind::store || info.kind == TaskKind::reload) {
       const std::int64_t bytes =
-          runs.of(task) * static_cast<std::int64_t>(lowered.graph.work[task]);
+          runs.of(task) * static_cast<std::int64_t>(lowered.graph.tasks[task].work);
       (info.kind == TaskKind::store ? sums.d2h_bytes : sums.h2d_bytes) += bytes;
-      sums.copying += (timeline.end[task] - timeline.start[task]) * runs.of(task);
+      sums.copying += (timeline.tasks[task].end - timeline.tasks[task].start) * runs.of(task);
     } else if (lowered.prices[task].of == PriceOf::work) {
       runs_of[lowered.prices[task].work] += runs.of(task);
     }

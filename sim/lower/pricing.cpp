@@ -65,8 +65,8 @@ void price_copy(const Device& device, PriceOf of, CopySchedule schedule, TaskGra
                 TaskId task, Changes& changes) {
   const bool to_host = of == PriceOf::store || of == PriceOf::peeled_store;
   const Coefficient& latency = to_host ? device.d2h_latency : device.h2d_latency;
-  changes.set(graph.fixed_time[task], to_sim_time(Seconds{latency.value}));
-  changes.set(graph.rate_limit[task], copy_limit(device, of, schedule));
+  changes.set(graph.tasks[task].fixed_time, to_sim_time(Seconds{latency.value}));
+  changes.set(graph.tasks[task].rate_limit, copy_limit(device, of, schedule));
 }
 
 } // namespace
@@ -120,12 +120,12 @@ bool price(const Scenario& scenario, const CostModel& cost, Lowered& lowered) {
     }
     if (task_price.of != PriceOf::work) {
       price_copy(device, task_price.of, scenario.runtime.schedule, graph, task, changes);
-    } else if (graph.route[task] == no_id) {
-      changes.set(graph.fixed_time[task], kernel_times[task_price.work]);
+    } else if (graph.tasks[task].route == no_id) {
+      changes.set(graph.tasks[task].fixed_time, kernel_times[task_price.work]);
     } else {
       const CollectiveCost& flow = collectives[task_price.work];
-      changes.set(graph.fixed_time[task], to_sim_time(flow.latency));
-      changes.set(graph.work[task], flow.amount);
+      changes.set(graph.tasks[task].fixed_time, to_sim_time(flow.latency));
+      changes.set(graph.tasks[task].work, flow.amount);
     }
   }
   return changes.any();

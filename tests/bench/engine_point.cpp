@@ -29,16 +29,14 @@ template <class... Item>
 }
 
 [[nodiscard]] std::size_t bytes_of(const TaskGraph& graph) {
-  return bytes_of(graph.lane, graph.fixed_time, graph.work, graph.route, graph.rate_limit,
-                  graph.dependency_count, graph.successor_offset, graph.successors,
+  return bytes_of(graph.tasks, graph.dependency_count, graph.successor_offset, graph.successors,
                   graph.allocate_offset, graph.allocations, graph.free_offset, graph.frees,
                   graph.lane_offset, graph.lane_tasks, graph.route_offset, graph.route_uses,
                   graph.initial);
 }
 
 [[nodiscard]] std::size_t bytes_of(const Timeline& timeline) {
-  return bytes_of(timeline.ready, timeline.start, timeline.end, timeline.cause, timeline.cause_task,
-                  timeline.cause_pool, timeline.lost_to_sharing, timeline.bound_by);
+  return bytes_of(timeline.tasks);
 }
 
 // A line of /proc/self/status, in bytes.
@@ -141,7 +139,7 @@ SimgridPoint measure_simgrid(const PointSettings& settings) {
   point.activities = result.activities;
   const Timeline timeline = replay(graph, machine);
   for (TaskId task = 0; task < graph.task_count(); ++task) {
-    const double ours = to_seconds(timeline.end[task]).count();
+    const double ours = to_seconds(timeline.tasks[task].end).count();
     point.worst_difference =
         std::max(point.worst_difference, std::abs(result.ends[0][task] - ours) / ours);
   }

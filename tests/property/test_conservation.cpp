@@ -39,12 +39,13 @@ std::vector<TaskId> flows_between(const TaskGraph& graph, const Timeline& timeli
                                   SimTime to) {
   std::vector<TaskId> flows;
   for (TaskId task = 0; task < graph.task_count(); ++task) {
-    if (graph.work[task] > 0 && timeline.start[task] + graph.fixed_time[task] <= from &&
-        timeline.end[task] >= to) {
+    if (graph.tasks[task].work > 0 &&
+        timeline.tasks[task].start + graph.tasks[task].fixed_time <= from &&
+        timeline.tasks[task].end >= to) {
       flows.push_back(task);
     }
   }
-  std::ranges::sort(flows, {}, [&](TaskId task) { return graph.lane[task]; });
+  std::ranges::sort(flows, {}, [&](TaskId task) { return graph.tasks[task].lane; });
   return flows;
 }
 
@@ -54,7 +55,8 @@ void integrate_between(const RandomCase& made, const Timeline& timeline, SimTime
   const std::vector<TaskId> tasks = flows_between(graph, timeline, from, to);
   std::vector<NaiveFlow> flows;
   for (const TaskId task : tasks) {
-    flows.push_back({graph.uses_of(graph.route[task]), graph.rate_limit[task], 0, no_id});
+    flows.push_back(
+        {graph.uses_of(graph.tasks[task].route), graph.tasks[task].rate_limit, 0, no_id});
   }
   naive_max_min(flows, made.machine.resources);
   std::vector<double> used(made.machine.resources.size(), 0.0);
@@ -75,8 +77,8 @@ void integrate_between(const RandomCase& made, const Timeline& timeline, SimTime
 Integral integrate(const RandomCase& made, const Timeline& timeline) {
   std::set<SimTime> instants;
   for (TaskId task = 0; task < made.graph.task_count(); ++task) {
-    instants.insert(timeline.start[task] + made.graph.fixed_time[task]);
-    instants.insert(timeline.end[task]);
+    instants.insert(timeline.tasks[task].start + made.graph.tasks[task].fixed_time);
+    instants.insert(timeline.tasks[task].end);
   }
   Integral integral{std::vector<Moved>(made.graph.task_count()), 0};
   for (auto to = instants.begin(); to != instants.end(); ++to) {
@@ -100,7 +102,7 @@ TEST_CASE("what a flow moves at fair rates between its start and end is its work
     REQUIRE(integral.fullest <= 1 + 1e-12);
     for (TaskId task = 0; task < made.graph.task_count(); ++task) {
       CAPTURE(task);
-      const double work = made.graph.work[task];
+      const double work = made.graph.tasks[task].work;
       const Moved& moved = integral.moved[task];
       REQUIRE(moved.units >= work * (1 - 1e-9));
       REQUIRE(moved.units <= work * (1 + 1e-9) + moved.highest_rate * 1e-12);
@@ -136,8 +138,8 @@ std::map<SimTime, Level> levels_of(const RandomCase& made, const Timeline& timel
   };
   add(SimTime{0}, made.graph.initial, 1);
   for (TaskId task = 0; task < made.graph.task_count(); ++task) {
-    add(timeline.start[task], made.graph.allocations_of(task), 1);
-    add(timeline.end[task], made.graph.frees_of(task), -1);
+    add(timeline.tasks[task].start, made.graph.allocations_of(task), 1);
+    add(timeline.tasks[task].end, made.graph.frees_of(task), -1);
   }
   Level before{std::vector<std::int64_t>(owners, 0)};
   for (auto& [when, level] : changes) {
@@ -150,8 +152,8 @@ std::map<SimTime, Level> levels_of(const RandomCase& made, const Timeline& timel
 }
 
 bool takes_no_time(const Timeline& timeline) {
-  for (std::size_t task = 0; task < timeline.start.size(); ++task) {
-    if (timeline.start[task] == timeline.end[task]) {
+  for (std::size_t task = 0; task < timeline.tasks.size(); ++task) {
+    if (timeline.tasks[task].start == timeline.tasks[task].end) {
       return true;
     }
   }
@@ -206,16 +208,12 @@ TEST_CASE("the bytes of every owner at every instant agree with the recorded pea
 
 // ---- Threads ----
 
-void mix_times(std::uint64_t& hash, const std::vector<SimTime>& times) {
-  for (const SimTime time : times) {
+void mix_task(std::uint64_t& hash, const TaskTimes& task) {
+  for (const SimTime time : {task.start, task.end, task.lost_to_sharing}) {
     mix(hash, static_cast<std::uint64_t>(time.count()));
   }
-}
-
-void mix_ids(std::uint64_t& hash, const std::vector<std::uint32_t>& ids) {
-  for (const std::uint32_t id : ids) {
-    mix(hash, id);
-  }
+  mix(hash, task.cause_task);
+  mix(hash, task.bound_by);
 }
 
 std::uint64_t hash_of(const std::vector<RandomCase>& cases) {
@@ -224,11 +222,9 @@ std::uint64_t hash_of(const std::vector<RandomCase>& cases) {
     const Outcome outcome = run(made.graph, made.machine);
     mix(hash, outcome.timeline.has_value() ? 1 : 0);
     if (outcome.timeline.has_value()) {
-      mix_times(hash, outcome.timeline->start);
-      mix_times(hash, outcome.timeline->end);
-      mix_times(hash, outcome.timeline->lost_to_sharing);
-      mix_ids(hash, outcome.timeline->cause_task);
-      mix_ids(hash, outcome.timeline->bound_by);
+      for (const TaskTimes& task : outcome.timeline->tasks) {
+        mix_task(hash, task);
+      }
       mix(hash, outcome.timeline->solver_calls);
     }
   }

@@ -28,25 +28,26 @@ Outcome run(const RandomCase& made) {
 std::string broken_rule(const RandomCase& made, const Timeline& timeline) {
   const TaskGraph& graph = made.graph;
   for (TaskId task = 0; task < graph.task_count(); ++task) {
-    if (timeline.start[task] < timeline.ready[task] || timeline.end[task] < timeline.start[task] ||
-        timeline.end[task] - timeline.start[task] < graph.fixed_time[task]) {
+    if (timeline.tasks[task].start < timeline.tasks[task].ready ||
+        timeline.tasks[task].end < timeline.tasks[task].start ||
+        timeline.tasks[task].end - timeline.tasks[task].start < graph.tasks[task].fixed_time) {
       return fmt::format("task {} is out of order in itself", task);
     }
     for (const TaskId successor : graph.successors_of(task)) {
-      if (timeline.ready[successor] < timeline.end[task]) {
+      if (timeline.tasks[successor].ready < timeline.tasks[task].end) {
         return fmt::format("task {} is ready before task {} ends", successor, task);
       }
     }
-    const TaskId by = timeline.cause_task[task];
-    if (by == no_id ? timeline.start[task] != SimTime{0}
-                    : timeline.start[task] != timeline.end[by]) {
+    const TaskId by = timeline.tasks[task].cause_task;
+    if (by == no_id ? timeline.tasks[task].start != SimTime{0}
+                    : timeline.tasks[task].start != timeline.tasks[by].end) {
       return fmt::format("task {} does not start when its cause ends", task);
     }
   }
   for (LaneId lane = 0; lane < made.machine.lanes.size(); ++lane) {
     const std::span<const TaskId> tasks = graph.tasks_of(lane);
     for (std::size_t i = 1; i < tasks.size(); ++i) {
-      if (timeline.start[tasks[i]] < timeline.end[tasks[i - 1]]) {
+      if (timeline.tasks[tasks[i]].start < timeline.tasks[tasks[i - 1]].end) {
         return fmt::format("tasks {} and {} overlap", tasks[i - 1], tasks[i]);
       }
     }
@@ -83,15 +84,16 @@ SimTime longest_path(const RandomCase& made) {
   std::vector<SimTime> lane_end(made.machine.lanes.size(), SimTime{0});
   SimTime longest{0};
   for (TaskId task = 0; task < graph.task_count(); ++task) { // dependencies come first
-    SimTime end = std::max(earliest[task], lane_end[graph.lane[task]]) + graph.fixed_time[task];
-    if (graph.work[task] > 0) {
-      double rate = graph.rate_limit[task];
-      for (const Use& use : graph.uses_of(graph.route[task])) {
+    SimTime end =
+        std::max(earliest[task], lane_end[graph.tasks[task].lane]) + graph.tasks[task].fixed_time;
+    if (graph.tasks[task].work > 0) {
+      double rate = graph.tasks[task].rate_limit;
+      for (const Use& use : graph.uses_of(graph.tasks[task].route)) {
         rate = std::min(rate, made.machine.resources[use.resource].capacity / use.weight);
       }
-      end += SimTime{static_cast<std::int64_t>(std::floor(graph.work[task] / rate * 1e12))};
+      end += SimTime{static_cast<std::int64_t>(std::floor(graph.tasks[task].work / rate * 1e12))};
     }
-    lane_end[graph.lane[task]] = end;
+    lane_end[graph.tasks[task].lane] = end;
     for (const TaskId successor : graph.successors_of(task)) {
       earliest[successor] = std::max(earliest[successor], end);
     }
@@ -104,9 +106,9 @@ SimTime longest_path(const RandomCase& made) {
 double busiest_resource(const RandomCase& made) {
   std::vector<double> amount(made.machine.resources.size(), 0.0);
   for (TaskId task = 0; task < made.graph.task_count(); ++task) {
-    if (made.graph.work[task] > 0) {
-      for (const Use& use : made.graph.uses_of(made.graph.route[task])) {
-        amount[use.resource] += use.weight * made.graph.work[task];
+    if (made.graph.tasks[task].work > 0) {
+      for (const Use& use : made.graph.uses_of(made.graph.tasks[task].route)) {
+        amount[use.resource] += use.weight * made.graph.tasks[task].work;
       }
     }
   }
@@ -135,10 +137,10 @@ TEST_CASE("the engine does exactly what the naive engine does on random graphs")
       ++deadlocks;
       continue;
     }
-    const std::vector<Cause>& causes = outcome.timeline->cause;
-    waited_for_memory += std::count(causes.begin(), causes.end(), Cause::memory) > 0 ? 1U : 0U;
-    const std::vector<SimTime>& lost = outcome.timeline->lost_to_sharing;
-    lost_to_sharing += *std::max_element(lost.begin(), lost.end()) > SimTime{0} ? 1U : 0U;
+    const auto waited = [](const TaskTimes& task) { return task.cause == Cause::memory; };
+    const auto lost = [](const TaskTimes& task) { return task.lost_to_sharing > SimTime{0}; };
+    waited_for_memory += std::ranges::any_of(outcome.timeline->tasks, waited) ? 1U : 0U;
+    lost_to_sharing += std::ranges::any_of(outcome.timeline->tasks, lost) ? 1U : 0U;
   }
   // The generator must reach the interesting paths, else equality says little.
   CHECK(deadlocks > case_count / 100);
@@ -219,8 +221,9 @@ TEST_CASE("all compilers and optimization levels give the same times") {
     const Outcome outcome = run(made);
     mix(hash, outcome.timeline.has_value() ? 1 : 0);
     for (TaskId task = 0; outcome.timeline.has_value() && task < made.graph.task_count(); ++task) {
-      mix(hash, static_cast<std::uint64_t>(outcome.timeline->start[task].count()));
-      mix(hash, static_cast<std::uint64_t>(outcome.timeline->end[task].count()));
+      const TaskTimes& times = outcome.timeline->tasks[task];
+      mix(hash, static_cast<std::uint64_t>(times.start.count()));
+      mix(hash, static_cast<std::uint64_t>(times.end.count()));
     }
   }
   CHECK(hash == 12789770448990281012U);

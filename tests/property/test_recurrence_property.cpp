@@ -199,18 +199,18 @@ std::string difference(const TaskGraph& part, const Timeline& folded, const Task
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       const auto& [task, later] = lanes[lane][i];
       const TaskId in_full = tasks[i];
-      if (folded.start[task] + later != full.start[in_full] ||
-          folded.end[task] + later != full.end[in_full]) {
+      if (folded.tasks[task].start + later != full.tasks[in_full].start ||
+          folded.tasks[task].end + later != full.tasks[in_full].end) {
         return fmt::format("times of task {} on lane {}", i, lane);
       }
       const bool released = part.dependency_count[task] > 0;
-      if (released && folded.ready[task] + later != full.ready[in_full]) {
+      if (released && folded.tasks[task].ready + later != full.tasks[in_full].ready) {
         return fmt::format("ready of task {} on lane {}", i, lane);
       }
-      if (folded.cause[task] != full.cause[in_full] ||
-          folded.cause_pool[task] != full.cause_pool[in_full] ||
-          folded.lost_to_sharing[task] != full.lost_to_sharing[in_full] ||
-          folded.bound_by[task] != full.bound_by[in_full]) {
+      if (folded.tasks[task].cause != full.tasks[in_full].cause ||
+          folded.tasks[task].cause_pool != full.tasks[in_full].cause_pool ||
+          folded.tasks[task].lost_to_sharing != full.tasks[in_full].lost_to_sharing ||
+          folded.tasks[task].bound_by != full.tasks[in_full].bound_by) {
         return fmt::format("cause or loss of task {} on lane {}", i, lane);
       }
     }
@@ -232,8 +232,9 @@ std::map<std::pair<LaneId, SimTime>, std::int64_t> critical_runs(const TaskGraph
                                                                  const Timeline& timeline) {
   std::map<std::pair<LaneId, SimTime>, std::int64_t> runs;
   for (const CriticalTask& critical : critical_sequence(graph, timeline)) {
-    runs[{graph.lane[critical.task],
-          timeline.end[critical.task] - timeline.start[critical.task]}] += critical.runs;
+    runs[{graph.tasks[critical.task].lane,
+          timeline.tasks[critical.task].end - timeline.tasks[critical.task].start}] +=
+        critical.runs;
   }
   return runs;
 }
@@ -254,7 +255,8 @@ std::map<std::tuple<LaneId, SimTime, SimTime>, std::int64_t> slack_runs(const Ta
   const Slack slack(graph, timeline);
   for (TaskId task = 0; task < graph.task_count(); ++task) {
     slack.each_run(task, [&](SimTime room, std::int64_t runs) {
-      all[{graph.lane[task], timeline.end[task] - timeline.start[task], room}] += runs;
+      all[{graph.tasks[task].lane, timeline.tasks[task].end - timeline.tasks[task].start, room}] +=
+          runs;
     });
   }
   return all;
@@ -291,7 +293,8 @@ void check_loop(std::uint64_t seed, std::int64_t outer, std::int64_t outer_left_
     REQUIRE(slack_runs(part, folded) == slack_runs(whole, full));
   }
   ++tally.folded;
-  tally.memory += std::count(full.cause.begin(), full.cause.end(), Cause::memory) > 0 ? 1U : 0U;
+  const auto waited = [](const TaskTimes& task) { return task.cause == Cause::memory; };
+  tally.memory += std::ranges::any_of(full.tasks, waited) ? 1U : 0U;
   tally.kept += folded.peaks[0].bytes > 100 ? 1U : 0U;
 }
 

@@ -22,7 +22,8 @@ bool has_wide_flow_and_stalling_pool(const NamedGraph& named) {
   const TaskGraph& graph = named.graph;
   bool wide = false;
   for (TaskId task = 0; task < graph.task_count(); ++task) {
-    wide = wide || (graph.route[task] != no_id && graph.uses_of(graph.route[task]).size() >= 2);
+    wide = wide ||
+           (graph.tasks[task].route != no_id && graph.uses_of(graph.tasks[task].route).size() >= 2);
   }
   return wide && std::ranges::any_of(named.machine.pools,
                                      [](const Pool& pool) { return pool.mode == PoolMode::stall; });

@@ -29,7 +29,7 @@ constexpr double tolerance = 1e-9; // relative; oracle_graph.hpp says why
 // Empty when all ends agree.
 std::string difference_between(const Timeline& timeline, const std::vector<double>& ends) {
   for (TaskId task = 0; task < ends.size(); ++task) {
-    const double ours = to_seconds(timeline.end[task]).count();
+    const double ours = to_seconds(timeline.tasks[task].end).count();
     if (!(std::abs(ours - ends[task]) <= tolerance * ours)) {
       return fmt::format("task {} ends at {:.12f} s, in SimGrid at {:.12f} s", task, ours,
                          ends[task]);
@@ -39,8 +39,8 @@ std::string difference_between(const Timeline& timeline, const std::vector<doubl
 }
 
 bool anything_lost(const Timeline& timeline) {
-  return std::any_of(timeline.lost_to_sharing.begin(), timeline.lost_to_sharing.end(),
-                     [](SimTime lost) { return lost > SimTime{0}; });
+  return std::ranges::any_of(
+      timeline.tasks, [](const TaskTimes& task) { return task.lost_to_sharing > SimTime{0}; });
 }
 
 // The share of the cases in which a flow lost time to others: without sharing the

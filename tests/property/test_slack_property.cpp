@@ -28,8 +28,10 @@ std::optional<Timeline> replay_of(const RandomCase& made) {
 
 // The same graph without flows, and nothing waits for memory.
 RandomCase only_fixed(RandomCase made) {
-  std::fill(made.graph.work.begin(), made.graph.work.end(), 0.0);
-  std::fill(made.graph.route.begin(), made.graph.route.end(), no_id);
+  for (Task& task : made.graph.tasks) {
+    task.work = 0;
+    task.route = no_id;
+  }
   for (Pool& pool : made.machine.pools) {
     pool.mode = PoolMode::record;
   }
@@ -37,7 +39,7 @@ RandomCase only_fixed(RandomCase made) {
 }
 
 SimTime makespan_with(RandomCase made, TaskId longer, SimTime by) {
-  made.graph.fixed_time[longer] += by;
+  made.graph.tasks[longer].fixed_time += by;
   return replay(made.graph, made.machine).makespan;
 }
 
@@ -60,7 +62,7 @@ TEST_CASE("Slack is never negative, and zero on the critical sequence") {
     for (const auto& [task, runs] : critical_sequence(made.graph, *timeline)) {
       CHECK(runs == 1);
       CHECK(slack[task] == SimTime{0});
-      with_memory_cause += timeline->cause[task] == Cause::memory ? 1U : 0U;
+      with_memory_cause += timeline->tasks[task].cause == Cause::memory ? 1U : 0U;
     }
   }
   CHECK(seen > 2'000); // the others are short of memory
@@ -102,7 +104,7 @@ TEST_CASE("The gaps of a lane are shared out to the tasks it waited for, and not
       SimTime sum{0};
       for (TaskId task = 0; task < waited.size(); ++task) {
         sum += waited[task];
-        CHECK(waited[task] <= timeline->end[task] - timeline->start[task]);
+        CHECK(waited[task] <= timeline->tasks[task].end - timeline->tasks[task].start);
       }
       CHECK(sum == gaps);
       for (const TaskId own : made.graph.tasks_of(lane)) {

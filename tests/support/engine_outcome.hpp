@@ -46,14 +46,7 @@ void compare(const char* name, const std::vector<Item>& a, const std::vector<Ite
 // Empty when everything but the number of solver calls is the same.
 [[nodiscard]] inline std::string difference_between(const Timeline& a, const Timeline& b) {
   std::string difference = a.makespan == b.makespan ? "" : "makespan differs";
-  compare("start", a.start, b.start, difference);
-  compare("end", a.end, b.end, difference);
-  compare("ready", a.ready, b.ready, difference);
-  compare("cause", a.cause, b.cause, difference);
-  compare("cause_task", a.cause_task, b.cause_task, difference);
-  compare("cause_pool", a.cause_pool, b.cause_pool, difference);
-  compare("lost_to_sharing", a.lost_to_sharing, b.lost_to_sharing, difference);
-  compare("bound_by", a.bound_by, b.bound_by, difference);
+  compare("task", a.tasks, b.tasks, difference);
   compare("final_bytes", a.final_bytes, b.final_bytes, difference);
   for (std::size_t pool = 0; pool < a.peaks.size() && difference.empty(); ++pool) {
     const Timeline::PoolPeak& x = a.peaks[pool];

@@ -44,13 +44,13 @@ template <class Item>
   for (TaskId id = 0; id < graph.task_count(); ++id) {
     LooseTask& task = loose.tasks[id];
     task.name = named.task_names[id];
-    task.lane = graph.lane[id];
-    task.time_ps = graph.fixed_time[id].count();
-    task.flows = graph.route[id] != no_id;
-    task.work = graph.work[id];
-    task.limit = graph.rate_limit[id];
+    task.lane = graph.tasks[id].lane;
+    task.time_ps = graph.tasks[id].fixed_time.count();
+    task.flows = graph.tasks[id].route != no_id;
+    task.work = graph.tasks[id].work;
+    task.limit = graph.tasks[id].rate_limit;
     if (task.flows) {
-      task.uses = copied(graph.uses_of(graph.route[id]));
+      task.uses = copied(graph.uses_of(graph.tasks[id].route));
     }
     task.allocate = copied(graph.allocations_of(id));
     task.free = copied(graph.frees_of(id));

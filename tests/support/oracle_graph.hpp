@@ -307,15 +307,16 @@ private:
     }
     double longest = 1e-12;
     for (TaskId task = 0; task < graph.task_count(); ++task) {
-      const double seconds = graph.work[task] > 0 ? graph.work[task] / alone_rate(longer, task) : 0;
-      longest = std::max({longest, seconds, to_seconds(graph.fixed_time[task]).count()});
+      const double seconds =
+          graph.tasks[task].work > 0 ? graph.tasks[task].work / alone_rate(longer, task) : 0;
+      longest = std::max({longest, seconds, to_seconds(graph.tasks[task].fixed_time).count()});
     }
     const double factor = std::ceil(20 / longest);
     for (TaskId task = 0; task < graph.task_count(); ++task) {
-      graph.fixed_time[task] *= static_cast<std::int64_t>(factor);
-      if (graph.work[task] > 0) {
-        graph.work[task] = std::ceil(
-            std::max(graph.work[task] * factor, shortest_flow * alone_rate(longer, task)));
+      graph.tasks[task].fixed_time *= static_cast<std::int64_t>(factor);
+      if (graph.tasks[task].work > 0) {
+        graph.tasks[task].work = std::ceil(
+            std::max(graph.tasks[task].work * factor, shortest_flow * alone_rate(longer, task)));
       }
     }
     for (Pool& pool : longer.machine.pools) {
@@ -325,8 +326,8 @@ private:
   }
 
   [[nodiscard]] static double alone_rate(const OracleCase& made, TaskId task) {
-    double rate = made.graph.rate_limit[task];
-    for (const Use& use : made.graph.uses_of(made.graph.route[task])) {
+    double rate = made.graph.tasks[task].rate_limit;
+    for (const Use& use : made.graph.uses_of(made.graph.tasks[task].route)) {
       rate = std::min(rate, made.machine.resources[use.resource].capacity / use.weight);
     }
     return rate;

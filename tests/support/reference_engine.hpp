@@ -95,15 +95,7 @@ public:
         tasks_[successor].dependencies.push_back(task);
       }
     }
-    const std::size_t count = graph.task_count();
-    result.ready.resize(count);
-    result.start.resize(count);
-    result.end.resize(count);
-    result.cause.resize(count);
-    result.cause_task.resize(count, no_id);
-    result.cause_pool.resize(count, no_id);
-    result.lost_to_sharing.resize(count);
-    result.bound_by.resize(count, no_id);
+    result.tasks.resize(graph.task_count());
     for (PoolId pool = 0; pool < machine.pools.size(); ++pool) {
       result.peaks.push_back({0, SimTime{0}, no_id, {}});
       note_peak(pool, SimTime{0}, no_id);
@@ -166,7 +158,7 @@ private:
 
   [[nodiscard]] TaskId previous_on_lane(TaskId task) const {
     for (TaskId other = task; other-- > 0;) {
-      if (graph_.lane[other] == graph_.lane[task]) {
+      if (graph_.tasks[other].lane == graph_.tasks[task].lane) {
         return other;
       }
     }
@@ -214,8 +206,8 @@ private:
   }
 
   [[nodiscard]] double alone_rate(TaskId task) const {
-    double rate = graph_.rate_limit[task];
-    for (const Use& use : graph_.uses_of(graph_.route[task])) {
+    double rate = graph_.tasks[task].rate_limit;
+    for (const Use& use : graph_.uses_of(graph_.tasks[task].route)) {
       rate = std::min(rate, machine_.resources[use.resource].capacity / use.weight);
     }
     return rate;
@@ -234,16 +226,16 @@ private:
       }
     }
     std::sort(due.begin(), due.end(),
-              [this](TaskId a, TaskId b) { return graph_.lane[a] < graph_.lane[b]; });
+              [this](TaskId a, TaskId b) { return graph_.tasks[a].lane < graph_.tasks[b].lane; });
     ended_now_.clear();
     for (const TaskId task : due) {
       State& state = tasks_[task];
-      if (state.stage == Stage::timed && graph_.work[task] > 0) {
+      if (state.stage == Stage::timed && graph_.tasks[task].work > 0) {
         state.stage = Stage::flowing;
         state.until = SimTime::max();
-        state.remaining = graph_.work[task];
+        state.remaining = graph_.tasks[task].work;
         state.updated = now_;
-        state.bound_for.assign(graph_.uses_of(graph_.route[task]).size(), SimTime{0});
+        state.bound_for.assign(graph_.uses_of(graph_.tasks[task].route).size(), SimTime{0});
         continue;
       }
       if (state.stage == Stage::flowing) {
@@ -251,24 +243,25 @@ private:
       }
       state.stage = Stage::ended;
       state.ended_as = ++ended_;
-      result.end[task] = now_;
+      result.tasks[task].end = now_;
       ended_now_.push_back(task);
     }
     return !due.empty();
   }
 
   void note_loss(TaskId task) {
-    const SimTime alone = graph_.fixed_time[task] + time_for(graph_.work[task], alone_rate(task));
-    const SimTime lost = now_ - result.start[task] - alone;
+    const SimTime alone =
+        graph_.tasks[task].fixed_time + time_for(graph_.tasks[task].work, alone_rate(task));
+    const SimTime lost = now_ - result.tasks[task].start - alone;
     if (lost <= SimTime{0}) {
       return;
     }
-    result.lost_to_sharing[task] = lost;
+    result.tasks[task].lost_to_sharing = lost;
     const std::vector<SimTime>& times = tasks_[task].bound_for;
     const auto longest = std::max_element(times.begin(), times.end());
     if (longest != times.end() && *longest > SimTime{0}) {
       const auto at = static_cast<std::size_t>(longest - times.begin());
-      result.bound_by[task] = graph_.uses_of(graph_.route[task])[at].resource;
+      result.tasks[task].bound_by = graph_.uses_of(graph_.tasks[task].route)[at].resource;
     }
   }
 
@@ -288,8 +281,8 @@ private:
       }
     }
     std::sort(startable.begin(), startable.end(), [this](TaskId a, TaskId b) {
-      return std::pair(tasks_[a].startable_since, graph_.lane[a]) <
-             std::pair(tasks_[b].startable_since, graph_.lane[b]);
+      return std::pair(tasks_[a].startable_since, graph_.tasks[a].lane) <
+             std::pair(tasks_[b].startable_since, graph_.tasks[b].lane);
     });
     for (const TaskId task : startable) {
       start(task);
@@ -304,9 +297,9 @@ private:
     }
     if (lacking == no_id) {
       note_cause(task);
-      result.start[task] = now_;
+      result.tasks[task].start = now_;
       state.stage = Stage::timed;
-      state.until = now_ + graph_.fixed_time[task];
+      state.until = now_ + graph_.tasks[task].fixed_time;
       for (const MemoryChange& change : graph_.allocations_of(task)) {
         note_peak(change.pool, now_, task);
       }
@@ -330,27 +323,27 @@ private:
     SimTime when{-1};
     const TaskId previous = previous_on_lane(task);
     if (previous != no_id) {
-      when = result.end[previous];
-      result.cause[task] = Cause::lane;
-      result.cause_task[task] = previous;
+      when = result.tasks[previous].end;
+      result.tasks[task].cause = Cause::lane;
+      result.tasks[task].cause_task = previous;
     }
     const State& state = tasks_[task];
     const auto last = std::max_element(
         state.dependencies.begin(), state.dependencies.end(),
         [this](TaskId a, TaskId b) { return tasks_[a].ended_as < tasks_[b].ended_as; });
     if (last != state.dependencies.end()) {
-      result.ready[task] = result.end[*last];
-      const bool elsewhere = graph_.lane[*last] != graph_.lane[task];
-      if (result.end[*last] > when || (result.end[*last] == when && elsewhere)) {
-        when = result.end[*last];
-        result.cause[task] = Cause::dependency;
-        result.cause_task[task] = *last;
+      result.tasks[task].ready = result.tasks[*last].end;
+      const bool elsewhere = graph_.tasks[*last].lane != graph_.tasks[task].lane;
+      if (result.tasks[*last].end > when || (result.tasks[*last].end == when && elsewhere)) {
+        when = result.tasks[*last].end;
+        result.tasks[task].cause = Cause::dependency;
+        result.tasks[task].cause_task = *last;
       }
     }
     if (state.short_of != no_id && now_ > when) {
-      result.cause[task] = Cause::memory;
-      result.cause_pool[task] = state.short_of;
-      result.cause_task[task] = last_to_free(state.short_of);
+      result.tasks[task].cause = Cause::memory;
+      result.tasks[task].cause_pool = state.short_of;
+      result.tasks[task].cause_task = last_to_free(state.short_of);
     }
   }
 
@@ -361,7 +354,7 @@ private:
           state.rate >= alone_rate(task)) {
         continue;
       }
-      const std::span<const Use> uses = graph_.uses_of(graph_.route[task]);
+      const std::span<const Use> uses = graph_.uses_of(graph_.tasks[task].route);
       for (std::size_t i = 0; i < uses.size(); ++i) {
         state.bound_for[i] += uses[i].resource == state.bound_by ? elapsed : SimTime{0};
       }
@@ -377,10 +370,11 @@ private:
       }
     }
     std::sort(flowing.begin(), flowing.end(),
-              [this](TaskId a, TaskId b) { return graph_.lane[a] < graph_.lane[b]; });
+              [this](TaskId a, TaskId b) { return graph_.tasks[a].lane < graph_.tasks[b].lane; });
     std::vector<NaiveFlow> flows;
     for (const TaskId task : flowing) {
-      flows.push_back({graph_.uses_of(graph_.route[task]), graph_.rate_limit[task], 0, no_id});
+      flows.push_back(
+          {graph_.uses_of(graph_.tasks[task].route), graph_.tasks[task].rate_limit, 0, no_id});
     }
     naive_max_min(flows, machine_.resources);
     for (std::size_t i = 0; i < flows.size(); ++i) {

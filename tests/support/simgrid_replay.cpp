@@ -36,7 +36,8 @@ void check_graph(const TaskGraph& graph, const Machine& machine) {
       throw std::logic_error(fmt::format("a weight of {} is no number of quarters", use.weight));
     }
   }
-  for (const double work : graph.work) {
+  for (const Task& task : graph.tasks) {
+    const double work = task.work;
     if (work != std::floor(work) || work > largest_whole) {
       throw std::logic_error(fmt::format("work of {} is no whole number", work));
     }
@@ -129,7 +130,7 @@ GraphReplay::GraphReplay(std::size_t index, const SimgridCase& made, s4u::NetZon
     }
   }
   for (TaskId task = 0; task < graph_.task_count(); ++task) {
-    flow_is_to_come_.push_back(graph_.work[task] > 0 ? 1 : 0);
+    flow_is_to_come_.push_back(graph_.tasks[task].work > 0 ? 1 : 0);
     started_.push_back({this, task});
   }
   make_links(root);
@@ -150,8 +151,8 @@ void GraphReplay::make_links(s4u::NetZone& root) {
 void GraphReplay::make_paths(s4u::NetZone& root) {
   std::map<PathKey, Path> paths;
   for (TaskId task = 0; task < graph_.task_count(); ++task) {
-    if (graph_.work[task] > 0 && !graph_.uses_of(graph_.route[task]).empty()) {
-      const PathKey key(graph_.route[task], graph_.rate_limit[task]);
+    if (graph_.tasks[task].work > 0 && !graph_.uses_of(graph_.tasks[task].route).empty()) {
+      const PathKey key(graph_.tasks[task].route, graph_.tasks[task].rate_limit);
       const auto [at, is_new] = paths.try_emplace(key);
       if (is_new) {
         at->second = make_path(key, fmt::format("{} path {}", name_, paths.size()), root);
@@ -199,8 +200,8 @@ void GraphReplay::start() {
 }
 
 void GraphReplay::release(TaskId task) {
-  if (graph_.fixed_time[task] > SimTime{0} || flow_is_to_come_[task] == 0) {
-    compute(task, to_seconds(graph_.fixed_time[task]).count());
+  if (graph_.tasks[task].fixed_time > SimTime{0} || flow_is_to_come_[task] == 0) {
+    compute(task, to_seconds(graph_.tasks[task].fixed_time).count());
   } else {
     send(task);
   }
@@ -233,7 +234,7 @@ void GraphReplay::compute(TaskId task, double seconds) {
   const s4u::ExecPtr computation = s4u::Exec::init();
   computation->set_flops_amount(seconds);
   hold(task, computation);
-  computation->set_host(lanes_[graph_.lane[task]]);
+  computation->set_host(lanes_[graph_.tasks[task].lane]);
   computation->vetoable_start();
 }
 
@@ -241,11 +242,11 @@ void GraphReplay::send(TaskId task) {
   flow_is_to_come_[task] = 0;
   const Path& path = path_[task];
   if (path.from == nullptr) {
-    compute(task, graph_.work[task] / graph_.rate_limit[task]);
+    compute(task, graph_.tasks[task].work / graph_.tasks[task].rate_limit);
     return;
   }
   const s4u::CommPtr message = s4u::Comm::sendto_init();
-  message->set_payload_size(static_cast<std::uint64_t>(graph_.work[task]));
+  message->set_payload_size(static_cast<std::uint64_t>(graph_.tasks[task].work));
   hold(task, message);
   message->set_source(path.from)->set_destination(path.to); // and with both it starts
 }

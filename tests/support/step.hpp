@@ -43,10 +43,10 @@ public:
     compute_.assign(row.begin(), row.end());
   }
 
-  [[nodiscard]] SimTime start(TaskId task) const { return run_.timeline.start[task]; }
-  [[nodiscard]] SimTime end(TaskId task) const { return run_.timeline.end[task]; }
+  [[nodiscard]] SimTime start(TaskId task) const { return run_.timeline.tasks[task].start; }
+  [[nodiscard]] SimTime end(TaskId task) const { return run_.timeline.tasks[task].end; }
   [[nodiscard]] SimTime took(TaskId task) const { return end(task) - start(task); }
-  [[nodiscard]] LaneId lane(TaskId task) const { return run_.lowered.graph.lane[task]; }
+  [[nodiscard]] LaneId lane(TaskId task) const { return run_.lowered.graph.tasks[task].lane; }
   [[nodiscard]] const RankLanes& lanes() const { return lanes_; }
   [[nodiscard]] const TaskInfo& info(TaskId task) const { return run_.lowered.tasks[task]; }
   [[nodiscard]] const std::string& label(TaskId task) const {

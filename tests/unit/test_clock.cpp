@@ -91,7 +91,8 @@ StepWork done_by(const Balanced& step) {
       continue;
     }
     const Work& what = step.lowered.works[step.lowered.prices[task].work];
-    const double seconds = to_seconds(step.timeline.end[task] - step.timeline.start[task]).count();
+    const double seconds =
+        to_seconds(step.timeline.tasks[task].end - step.timeline.tasks[task].start).count();
     busy += seconds;
     if (what.kind == WorkKind::memory) {
       work.memory_s += seconds;
@@ -242,7 +243,8 @@ TEST_CASE("Speed divides the time of matmuls and attention and of nothing else")
     if (work.kind == WorkKind::none) {
       continue;
     }
-    const double seconds = to_seconds(step.timeline.end[task] - step.timeline.start[task]).count();
+    const double seconds =
+        to_seconds(step.timeline.tasks[task].end - step.timeline.tasks[task].start).count();
     const double slow = plain.kernel_time(work).count();
     const bool memory = work.kind == WorkKind::memory;
     const double expected = memory ? slow : slow / step.speed;

@@ -36,9 +36,19 @@ Timeline replay_built(TaskGraphBuilder&& builder, const Machine& machine) {
   return replay(std::move(builder).build(machine), machine);
 }
 
-std::vector<std::int64_t> ps(const std::vector<SimTime>& times) {
+// One field of every task.
+template <class Field>
+std::vector<Field> each(const Timeline& timeline, Field TaskTimes::*field) {
+  std::vector<Field> values;
+  for (const TaskTimes& task : timeline.tasks) {
+    values.push_back(task.*field);
+  }
+  return values;
+}
+
+std::vector<std::int64_t> ps(const Timeline& timeline, SimTime TaskTimes::*field) {
   std::vector<std::int64_t> counts;
-  for (const SimTime time : times) {
+  for (const SimTime time : each(timeline, field)) {
     counts.push_back(time.count());
   }
   return counts;
@@ -50,7 +60,7 @@ TEST_CASE("an empty graph takes no time") {
   const Machine machine = lanes(2);
   const Timeline timeline = replay_built(TaskGraphBuilder{}, machine);
   CHECK(timeline.makespan == SimTime{0});
-  CHECK(timeline.end.empty());
+  CHECK(timeline.tasks.empty());
 }
 
 TEST_CASE("a lane runs its tasks one after the other in the order of adding") {
@@ -59,13 +69,13 @@ TEST_CASE("a lane runs its tasks one after the other in the order of adding") {
   const TaskId first = builder.add_fixed(0, SimTime{5});
   const TaskId second = builder.add_fixed(0, SimTime{7});
   const Timeline timeline = replay_built(std::move(builder), machine);
-  CHECK(ps(timeline.start) == Counts{0, 5});
-  CHECK(ps(timeline.end) == Counts{5, 12});
+  CHECK(ps(timeline, &TaskTimes::start) == Counts{0, 5});
+  CHECK(ps(timeline, &TaskTimes::end) == Counts{5, 12});
   CHECK(timeline.makespan == SimTime{12});
-  CHECK(timeline.cause[first] == Cause::beginning);
-  CHECK(timeline.cause_task[first] == no_id);
-  CHECK(timeline.cause[second] == Cause::lane);
-  CHECK(timeline.cause_task[second] == first);
+  CHECK(timeline.tasks[first].cause == Cause::beginning);
+  CHECK(timeline.tasks[first].cause_task == no_id);
+  CHECK(timeline.tasks[second].cause == Cause::lane);
+  CHECK(timeline.tasks[second].cause_task == first);
 }
 
 // Task 2 is ready at 3, but its lane is busy until 10. Task 3 finds its lane free
@@ -79,11 +89,11 @@ TEST_CASE("a task that is ready early waits for its lane, and only the head may 
   const TaskId last = builder.add_fixed(1, SimTime{1});
   builder.depend(after, quick);
   const Timeline timeline = replay_built(std::move(builder), machine);
-  CHECK(ps(timeline.ready) == Counts{0, 0, 3, 0});
-  CHECK(ps(timeline.start) == Counts{0, 0, 10, 11});
-  CHECK(timeline.cause[after] == Cause::lane);
-  CHECK(timeline.cause_task[after] == slow);
-  CHECK(timeline.cause_task[last] == after);
+  CHECK(ps(timeline, &TaskTimes::ready) == Counts{0, 0, 3, 0});
+  CHECK(ps(timeline, &TaskTimes::start) == Counts{0, 0, 10, 11});
+  CHECK(timeline.tasks[after].cause == Cause::lane);
+  CHECK(timeline.tasks[after].cause_task == slow);
+  CHECK(timeline.tasks[last].cause_task == after);
 }
 
 // All three predecessors end at 4. Among the dependencies the one on the highest
@@ -100,10 +110,10 @@ TEST_CASE("at equal times a dependency on another lane is the cause before the l
   const TaskId beside = builder.add_fixed(2, SimTime{1});
   builder.depend(beside, on_c);
   const Timeline timeline = replay_built(std::move(builder), machine);
-  CHECK(timeline.cause[task] == Cause::dependency);
-  CHECK(timeline.cause_task[task] == on_c);
-  CHECK(timeline.cause[beside] == Cause::lane);
-  CHECK(timeline.cause_task[beside] == on_c);
+  CHECK(timeline.tasks[task].cause == Cause::dependency);
+  CHECK(timeline.tasks[task].cause_task == on_c);
+  CHECK(timeline.tasks[beside].cause == Cause::lane);
+  CHECK(timeline.tasks[beside].cause_task == on_c);
 }
 
 TEST_CASE("tasks of no duration pass an instant on along a chain") {
@@ -118,10 +128,10 @@ TEST_CASE("tasks of no duration pass an instant on along a chain") {
   builder.depend(fourth, third);
   builder.depend(fourth, third); // twice: harmless
   const Timeline timeline = replay_built(std::move(builder), machine);
-  CHECK(ps(timeline.start) == Counts{0, 6, 6, 6});
-  CHECK(ps(timeline.end) == Counts{6, 6, 6, 8});
-  CHECK(timeline.cause[fourth] == Cause::dependency);
-  CHECK(timeline.cause_task[fourth] == third);
+  CHECK(ps(timeline, &TaskTimes::start) == Counts{0, 6, 6, 6});
+  CHECK(ps(timeline, &TaskTimes::end) == Counts{6, 6, 6, 8});
+  CHECK(timeline.tasks[fourth].cause == Cause::dependency);
+  CHECK(timeline.tasks[fourth].cause_task == third);
 }
 
 // The example of engine.hpp: 1e9 bytes at 10e9 / 2 bytes/s take 0.2 s, alone 0.1 s.
@@ -134,9 +144,9 @@ TEST_CASE("two copies over one link take twice as long and know what they lost")
     static_cast<void>(builder.add_flow(lane, SimTime{0}, 1e9, link));
   }
   const Timeline timeline = replay_built(std::move(builder), machine);
-  CHECK(ps(timeline.end) == Counts{200'000'000'000, 200'000'000'000});
-  CHECK(ps(timeline.lost_to_sharing) == Counts{100'000'000'000, 100'000'000'000});
-  CHECK(timeline.bound_by == std::vector<ResourceId>{0, 0});
+  CHECK(ps(timeline, &TaskTimes::end) == Counts{200'000'000'000, 200'000'000'000});
+  CHECK(ps(timeline, &TaskTimes::lost_to_sharing) == Counts{100'000'000'000, 100'000'000'000});
+  CHECK(each(timeline, &TaskTimes::bound_by) == std::vector<ResourceId>{0, 0});
 }
 
 // Link of 4 units/ps. Flow a (latency 10, work 100) has moved 40 at time 20, when
@@ -150,8 +160,8 @@ TEST_CASE("latency uses nothing, and a rate changes when a flow joins or leaves"
   static_cast<void>(builder.add_flow(0, SimTime{10}, 100, link));
   static_cast<void>(builder.add_flow(1, SimTime{20}, 20, link));
   const Timeline timeline = replay_built(std::move(builder), machine);
-  CHECK(ps(timeline.end) == Counts{40, 30});
-  CHECK(ps(timeline.lost_to_sharing) == Counts{5, 5});
+  CHECK(ps(timeline, &TaskTimes::end) == Counts{40, 30});
+  CHECK(ps(timeline, &TaskTimes::lost_to_sharing) == Counts{5, 5});
   // a joins, b joins, b leaves; nothing is left to solve when a leaves.
   CHECK(timeline.solver_calls == 3);
 }
@@ -173,10 +183,10 @@ TEST_CASE("the resource that binds a flow for the longest time is named") {
     static_cast<void>(builder.add_flow(lane, SimTime{10}, 1000, memory));
   }
   const Timeline timeline = replay_built(std::move(builder), machine);
-  CHECK(timeline.end[b] == SimTime{10});
-  CHECK(timeline.end[a] == SimTime{60});
-  CHECK(timeline.lost_to_sharing[a] == SimTime{35});
-  CHECK(timeline.bound_by[a] == 1);
+  CHECK(timeline.tasks[b].end == SimTime{10});
+  CHECK(timeline.tasks[a].end == SimTime{60});
+  CHECK(timeline.tasks[a].lost_to_sharing == SimTime{35});
+  CHECK(timeline.tasks[a].bound_by == 1);
 }
 
 // 10 units at 4 units/ps take 2.5 ps, so 3; at the limit of 3 units/ps 3.3, so 4.
@@ -188,10 +198,10 @@ TEST_CASE("a flow alone ends at the next whole picosecond and loses nothing") {
   const TaskId full = builder.add_flow(0, SimTime{0}, 10, route(builder, {{0, 1}}));
   const TaskId limited = builder.add_flow(1, SimTime{0}, 10, route(builder, {{1, 1}}), 3 * per_ps);
   const Timeline timeline = replay_built(std::move(builder), machine);
-  CHECK(timeline.end[full] == SimTime{3});
-  CHECK(timeline.end[limited] == SimTime{4});
-  CHECK(ps(timeline.lost_to_sharing) == Counts{0, 0});
-  CHECK(timeline.bound_by == std::vector<ResourceId>{no_id, no_id});
+  CHECK(timeline.tasks[full].end == SimTime{3});
+  CHECK(timeline.tasks[limited].end == SimTime{4});
+  CHECK(ps(timeline, &TaskTimes::lost_to_sharing) == Counts{0, 0});
+  CHECK(each(timeline, &TaskTimes::bound_by) == std::vector<ResourceId>{no_id, no_id});
 }
 
 TEST_CASE("a flow without work ends after its latency, one without uses runs at its limit") {
@@ -201,7 +211,7 @@ TEST_CASE("a flow without work ends after its latency, one without uses runs at 
   static_cast<void>(builder.add_flow(0, SimTime{9}, 0, route(builder, {{0, 1}})));
   static_cast<void>(builder.add_flow(1, SimTime{1}, 20, route(builder, {}), 4 * per_ps));
   const Timeline timeline = replay_built(std::move(builder), machine);
-  CHECK(ps(timeline.end) == Counts{9, 6}); // 1 + 20 / 4
+  CHECK(ps(timeline, &TaskTimes::end) == Counts{9, 6}); // 1 + 20 / 4
   CHECK(timeline.solver_calls == 0);
 }
 
@@ -214,7 +224,7 @@ TEST_CASE("flows that share nothing are solved apart") {
   static_cast<void>(builder.add_flow(0, SimTime{0}, 10, route(builder, {{0, 1}})));
   static_cast<void>(builder.add_flow(1, SimTime{3}, 10, route(builder, {{1, 1}})));
   const Timeline timeline = replay_built(std::move(builder), machine);
-  CHECK(ps(timeline.end) == Counts{10, 13});
+  CHECK(ps(timeline, &TaskTimes::end) == Counts{10, 13});
   CHECK(timeline.solver_calls == 2);
 }
 
@@ -224,7 +234,7 @@ TEST_CASE("weights of one resource on a route add up") {
   machine.resources.push_back({"memory", 8 * per_ps});
   TaskGraphBuilder builder;
   static_cast<void>(builder.add_flow(0, SimTime{0}, 10, route(builder, {{0, 1}, {0, 3}})));
-  CHECK(ps(replay_built(std::move(builder), machine).end) == Counts{5});
+  CHECK(ps(replay_built(std::move(builder), machine), &TaskTimes::end) == Counts{5});
 }
 
 // 5 from the start. Task 0 holds 10 from 0 to 4, task 1 20 from 4 to 8 (the free
@@ -276,13 +286,13 @@ TEST_CASE("a task waits for bytes, and a later one that fits overtakes it") {
     builder.free_at_end(task, {0, 0, bytes});
   }
   const Timeline timeline = replay_built(std::move(builder), machine);
-  CHECK(ps(timeline.start) == Counts{0, 20, 0, 5});
-  CHECK(timeline.cause[b] == Cause::memory);
-  CHECK(timeline.cause_task[b] == a);
-  CHECK(timeline.cause_pool[b] == 0);
-  CHECK(timeline.cause[c] == Cause::lane);
-  CHECK(timeline.cause_task[c] == before_c);
-  CHECK(timeline.cause_pool[c] == no_id);
+  CHECK(ps(timeline, &TaskTimes::start) == Counts{0, 20, 0, 5});
+  CHECK(timeline.tasks[b].cause == Cause::memory);
+  CHECK(timeline.tasks[b].cause_task == a);
+  CHECK(timeline.tasks[b].cause_pool == 0);
+  CHECK(timeline.tasks[c].cause == Cause::lane);
+  CHECK(timeline.tasks[c].cause_task == before_c);
+  CHECK(timeline.tasks[c].cause_pool == no_id);
   CHECK(timeline.peaks[0].bytes == 10);
 }
 
@@ -302,9 +312,9 @@ TEST_CASE("who waited longer gets the memory first") {
     builder.free_at_end(task, {0, 0, 10});
   }
   const Timeline timeline = replay_built(std::move(builder), machine);
-  CHECK(timeline.start[b] == SimTime{9});
-  CHECK(timeline.start[a] == SimTime{12});
-  CHECK(timeline.cause_task[a] == b);
+  CHECK(timeline.tasks[b].start == SimTime{9});
+  CHECK(timeline.tasks[a].start == SimTime{12});
+  CHECK(timeline.tasks[a].cause_task == b);
 }
 
 TEST_CASE("zero bytes never wait") {
@@ -459,18 +469,19 @@ TEST_CASE("the example of the specification runs as its timeline says") {
   }
   const Timeline timeline = replay(std::move(builder).build(machine), machine);
   Counts seconds;
-  for (const std::vector<SimTime>* times : {&timeline.start, &timeline.end}) {
-    for (const SimTime time : *times) {
+  for (SimTime TaskTimes::*const field : {&TaskTimes::start, &TaskTimes::end}) {
+    for (const SimTime time : each(timeline, field)) {
       seconds.push_back(time.count() / second);
       CHECK(time.count() % second == 0);
     }
   }
   // Starts of in 1, c 1, out 1, in 2 and so on; then their ends.
   CHECK(seconds == Counts{0, 1, 3, 1, 3, 5, 3, 5, 7, 1, 3, 5, 2, 5, 6, 5, 7, 8});
-  CHECK(ps(timeline.lost_to_sharing) == Counts{0, 0, second, 0, 0, 0, second, 0, 0});
-  CHECK(timeline.cause_task == std::vector<TaskId>{no_id, 0, 1, 0, 1, 4, 1, 6, 7});
-  CHECK(timeline.cause[6] == Cause::memory);
-  CHECK(timeline.cause[7] == Cause::dependency);
+  CHECK(ps(timeline, &TaskTimes::lost_to_sharing) == Counts{0, 0, second, 0, 0, 0, second, 0, 0});
+  CHECK(each(timeline, &TaskTimes::cause_task) ==
+        std::vector<TaskId>{no_id, 0, 1, 0, 1, 4, 1, 6, 7});
+  CHECK(timeline.tasks[6].cause == Cause::memory);
+  CHECK(timeline.tasks[7].cause == Cause::dependency);
 }
 
 } // namespace

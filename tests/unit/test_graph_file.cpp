@@ -60,10 +60,10 @@ TEST_CASE("a file says all that a graph has") {
   CHECK(named.machine.pools[0].capacity == 80'000'000'000);
   CHECK(named.machine.pools[0].mode == PoolMode::stall);
   CHECK(named.machine.pools[0].owners == std::vector<std::string>{"weights", "buffer"});
-  CHECK(named.graph.uses_of(named.graph.route[0]).size() == 2);
-  CHECK(named.graph.rate_limit[0] == 5e9);
+  CHECK(named.graph.uses_of(named.graph.tasks[0].route).size() == 2);
+  CHECK(named.graph.tasks[0].rate_limit == 5e9);
   const Timeline timeline = replay_named(named, "own.yaml");
-  CHECK(timeline.end[0] == SimTime{200'002'000'000});
+  CHECK(timeline.tasks[0].end == SimTime{200'002'000'000});
   CHECK(timeline.makespan == SimTime{205'002'000'000});
   CHECK(timeline.peaks[0].owners == std::vector<std::int64_t>{5'000'000'000, 1'000'000'000});
 }
@@ -97,10 +97,7 @@ TEST_CASE("a graph that is written and read again is the same to the last bit") 
   CHECK(again.machine.lanes[1].name == machine.lanes[1].name);
   CHECK(again.machine.pools[0].owners == machine.pools[0].owners);
   CHECK(again.machine.pools[0].capacity == most);
-  CHECK(again.graph.fixed_time == named.graph.fixed_time);
-  CHECK(again.graph.work == named.graph.work);
-  CHECK(again.graph.rate_limit == named.graph.rate_limit);
-  CHECK(again.graph.route == named.graph.route);
+  CHECK(again.graph.tasks == named.graph.tasks);
   CHECK(again.graph.route_uses[0].resource == 1);
   CHECK(again.graph.route_uses[1].weight == 2e-309);
   CHECK(again.graph.successors == named.graph.successors);

@@ -167,8 +167,9 @@ TEST_CASE("Two symmetric ranks have identical timelines") {
       int different = 0;
       for (std::size_t i = 0; i < first.size(); ++i) {
         const bool same =
-            simulation.timeline.start[first[i]] == simulation.timeline.start[second[i]] &&
-            simulation.timeline.end[first[i]] == simulation.timeline.end[second[i]];
+            simulation.timeline.tasks[first[i]].start ==
+                simulation.timeline.tasks[second[i]].start &&
+            simulation.timeline.tasks[first[i]].end == simulation.timeline.tasks[second[i]].end;
         different += same ? 0 : 1;
       }
       CHECK(different == 0);
@@ -233,9 +234,8 @@ TEST_CASE("A simulation leaves the prices that it started with") {
   RateCache cache;
   const Simulation banded = simulate_with_band(scenario, scenario.policy("offload"), cache, 2);
   const Simulation plain = simulate(scenario, scenario.policy("offload"), cache);
-  CHECK(banded.lowered.graph.fixed_time == plain.lowered.graph.fixed_time);
-  CHECK(banded.lowered.graph.work == plain.lowered.graph.work);
-  CHECK(banded.timeline.end == plain.timeline.end);
+  CHECK(banded.lowered.graph.tasks == plain.lowered.graph.tasks);
+  CHECK(banded.timeline.tasks == plain.timeline.tasks);
 }
 
 // ---- shape of a step ----

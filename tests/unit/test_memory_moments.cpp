@@ -48,17 +48,17 @@ std::int64_t held(const Simulation& run, HbmOwner owner, TaskId task) {
   const auto mine = [&](const MemoryChange& change) {
     return change.pool == run.lowered.hbm_pool[0] && change.owner == static_cast<OwnerId>(owner);
   };
-  const SimTime now = run.timeline.start[task];
+  const SimTime now = run.timeline.tasks[task].start;
   std::int64_t bytes = 0;
   for (const MemoryChange& change : graph.initial) {
     bytes += mine(change) ? change.bytes : 0;
   }
   for (TaskId other = 0; other < graph.task_count(); ++other) {
     for (const MemoryChange& change : graph.allocations_of(other)) {
-      bytes += mine(change) && run.timeline.start[other] <= now ? change.bytes : 0;
+      bytes += mine(change) && run.timeline.tasks[other].start <= now ? change.bytes : 0;
     }
     for (const MemoryChange& change : graph.frees_of(other)) {
-      bytes -= mine(change) && run.timeline.end[other] <= now ? change.bytes : 0;
+      bytes -= mine(change) && run.timeline.tasks[other].end <= now ? change.bytes : 0;
     }
   }
   return bytes;

@@ -117,7 +117,7 @@ TEST_CASE("Too short a rest after the window is not folded") {
 TEST_CASE("A loop whose tasks differ is not folded") {
   Chain made = chain(6, 10, PoolMode::record, 0);
   for (TaskId task = 0; task < 6; ++task) {
-    made.graph.fixed_time[task] += SimTime{task * task};
+    made.graph.tasks[task].fixed_time += SimTime{task * task};
   }
   CHECK(possible_without(made) == std::optional<std::uint64_t>(0));
 }
@@ -127,7 +127,7 @@ TEST_CASE("The period may be two iterations, if it divides what is left out") {
   for (const std::uint64_t left_out : {10U, 11U}) {
     Chain made = chain(8, left_out, PoolMode::record, 0);
     for (TaskId task = 0; task < 8; task += 2) {
-      made.graph.fixed_time[task] = SimTime{7};
+      made.graph.tasks[task].fixed_time = SimTime{7};
     }
     if (left_out == 10) {
       CHECK(run(made).makespan == SimTime{9 * 12});
@@ -167,8 +167,8 @@ TEST_CASE("Bytes that would pass 2^63 are refused when they are skipped") {
   for (MemoryChange& change : made.graph.allocations) {
     change.bytes = 1'000;
   }
-  for (SimTime& time : made.graph.fixed_time) {
-    time = SimTime{1};
+  for (Task& task : made.graph.tasks) {
+    task.fixed_time = SimTime{1};
   }
   CHECK_THROWS_WITH_AS(static_cast<void>(run(made)), "pool 'memory' holds more than 2^63 bytes",
                        std::overflow_error);
