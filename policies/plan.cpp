@@ -200,8 +200,13 @@ Plan decide(const PolicySpec& policy, const StepTrace& trace, const FrameworkSpe
   Plan plan;
   PolicySpec keep_all;
   keep_all.preset = Preset::none;
+  std::set<std::string> named; // windowed layers are told the same as others of their name
   for (const LayerKind& kind : trace.kinds) {
-    plan.kinds.push_back(decide_kind(kind.checkpointed ? policy : keep_all, kind, plan.warnings));
+    std::vector<std::string> warnings;
+    plan.kinds.push_back(decide_kind(kind.checkpointed ? policy : keep_all, kind, warnings));
+    if (named.insert(kind.name).second) {
+      plan.warnings.insert(plan.warnings.end(), warnings.begin(), warnings.end());
+    }
   }
   warn_of_foreign_names(policy, framework, plan.warnings);
   return plan;

@@ -73,7 +73,8 @@ PolicySpec read_policy(const std::string& name, const YamlNode& node, const Step
         known.push_back(tensor);
       }
     }
-    if (const YamlNode* own = in.child(kind.name)) {
+    const YamlNode* own = in.child(kind.name);
+    if (own != nullptr && spec.by_kind.find(kind.name) == spec.by_kind.end()) {
       MapReader map(*own, kind.name, diagnostics);
       spec.by_kind[kind.name] =
           read_fates(map, names_in(kind), fmt::format("'{}' layers", kind.name), diagnostics);

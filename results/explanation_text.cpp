@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <span>
+#include <string>
 #include <utility>
 
 namespace spillway {
@@ -199,9 +201,10 @@ std::string peak_text(const RunResult& r) {
 // What happens to every tensor that a policy can name, and why.
 std::string decisions_text(const StepTrace& trace, const Plan& plan) {
   std::string text;
+  std::set<std::string> named; // windowed layers share the fates of others of their name
   for (std::size_t k = 0; k < trace.kinds.size(); ++k) {
     const LayerKind& kind = trace.kinds[k];
-    if (!kind.checkpointed) {
+    if (!kind.checkpointed || !named.insert(kind.name).second) {
       continue;
     }
     TextTable table;

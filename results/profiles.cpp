@@ -128,10 +128,10 @@ ModelSpec read_arch(const Json& arch, const std::string& name) {
   model.experts = whole(arch, "experts", 0, 4096);
   if (model.experts > 0) {
     model.experts_per_token = whole(arch, "topk", 1, model.experts);
-    model.expert_width = whole(arch, "ff", 1, most);
+    model.expert.width = whole(arch, "ff", 1, most);
   } else {
     model.dense_layers = model.layers;
-    model.dense_width = whole(arch, "ff", 1, most);
+    model.dense.width = whole(arch, "ff", 1, most);
   }
   if (model.attention.heads % model.attention.kv_heads != 0) {
     throw RecordError("'hkv' must divide 'hq'");
@@ -145,7 +145,7 @@ void check_record(const ProfileRecord& record) {
   const double tokens =
       static_cast<double>(record.batch.micro) * static_cast<double>(record.batch.sequence);
   const double widest = static_cast<double>(
-      std::max({m.vocabulary, m.dense_width, std::max<std::int64_t>(1, m.experts) * m.expert_width,
+      std::max({m.vocabulary, m.dense.width, std::max<std::int64_t>(1, m.experts) * m.expert.width,
                 m.attention.heads * m.attention.head_dim, m.hidden}));
   if (tokens * widest > 1e14 || widest * static_cast<double>(m.hidden * m.layers) > 1e14) {
     throw RecordError("these sizes are too large to simulate");

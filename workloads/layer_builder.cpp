@@ -72,6 +72,7 @@ void LayerBuilder::product(const Product& p, DataType type) {
   forward.n = p.n;
   forward.k = p.k;
   const OpIndex index = op({p.name, forward, {p.in}, {p.out}, p.weights});
+  parameters(p.weights, p.groups * p.n * (p.bias ? p.k + 1 : p.k));
 
   Work to_input = forward; // [m, n] x [n, k]
   to_input.stage = Stage::dgrad;
@@ -97,6 +98,16 @@ void LayerBuilder::product(const Product& p, DataType type) {
             {},
             WeightGroup::none,
             p.weights});
+  if (p.bias) {
+    backward({"d " + p.name + " bias",
+              memory_work(static_cast<double>(bytes_of(p.out).count())),
+              index,
+              {},
+              {p.out},
+              {},
+              WeightGroup::none,
+              WeightGroup::none});
+  }
 }
 
 void LayerBuilder::elementwise(const Elementwise& e) {

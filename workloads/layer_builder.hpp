@@ -25,10 +25,12 @@ public:
   OpIndex op(Op op);
   void backward(BackwardOp op); // op.forward names the forward operation
   void parameters(WeightGroup group, std::int64_t count);
+  void windowed(bool is) { kind_.windowed = is; }
+  void tied(std::int64_t parameters) { kind_.tied_parameters = parameters; }
   void gated(TensorIndex up) { kind_.gated_bytes += bytes_of(up); }
 
-  // out = in x weight, with its two backward products. out: [..., n], in: [..., k];
-  // m = rows per group. The gradient of the input is skipped for the embedding.
+  // out = in x weight, with its two backward products; counts the weight's parameters. out: [...,
+  // n], in: [..., k]; m = rows per group. The gradient of the input is skipped for the embedding.
   struct Product {
     std::string name;
     TensorIndex in = 0;
@@ -36,6 +38,7 @@ public:
     std::int64_t m = 0, n = 0, k = 0;
     std::int64_t groups = 1;
     WeightGroup weights = WeightGroup::shared;
+    bool bias = false; // its gradient is the sum of out's over all rows
   };
   void product(const Product& p, DataType type);
 

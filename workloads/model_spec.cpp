@@ -7,6 +7,20 @@ namespace {
 
 constexpr IntegerRange size_range{1, 1'000'000'000};
 
+void read_grouped_query(MapReader& in, AttentionSpec& spec) {
+  static const std::array<std::string, 3> biases{"none", "qkv", "all"};
+  spec.kv_heads = in.integer("kv_heads", {1, in.has("heads") ? spec.heads : size_range.max});
+  spec.head_dim = in.integer("head_dim", size_range);
+  spec.qk_norm = in.boolean_or("qk_norm", false);
+  const std::size_t bias = in.choice_or("bias", biases, 0);
+  spec.qkv_bias = bias > 0;
+  spec.out_bias = bias > 1;
+  spec.sinks = in.boolean_or("sinks", false);
+  if (in.has("heads") && spec.heads % spec.kv_heads != 0) {
+    in.error("kv_heads", "'kv_heads' must divide 'heads'");
+  }
+}
+
 AttentionSpec read_attention(const YamlNode& node, Diagnostics& diagnostics) {
   static const std::array<std::string, 2> kinds{"grouped_query", "latent"};
   MapReader in(node, "attention", diagnostics);
@@ -21,12 +35,13 @@ AttentionSpec read_attention(const YamlNode& node, Diagnostics& diagnostics) {
     spec.rope_dim = in.integer("rope_dim", size_range);
     spec.value_dim = in.integer("value_dim", size_range);
   } else {
-    spec.kv_heads = in.integer("kv_heads", {1, in.has("heads") ? spec.heads : size_range.max});
-    spec.head_dim = in.integer("head_dim", size_range);
-    spec.qk_norm = in.boolean_or("qk_norm", false);
-    if (in.has("heads") && spec.heads % spec.kv_heads != 0) {
-      in.error("kv_heads", "'kv_heads' must divide 'heads'");
-    }
+    read_grouped_query(in, spec);
+  }
+  if (const YamlNode* window = in.child("window")) {
+    MapReader map(*window, "window", diagnostics);
+    spec.window = map.integer("tokens", size_range);
+    spec.full_every = map.integer_or("full_every", {2, 10'000}, 0);
+    map.finish();
   }
   in.finish();
   return spec;
@@ -38,19 +53,68 @@ void read_experts(const YamlNode& node, ModelSpec& model, Diagnostics& diagnosti
   model.experts_per_token =
       in.integer("per_token", {1, in.has("count") ? model.experts : size_range.max});
   model.shared_experts = in.integer_or("shared", {0, 1024}, 0);
-  model.expert_width = in.integer("width", size_range);
+  model.expert.width = in.integer("width", size_range);
+  model.expert.bias = in.boolean_or("bias", false);
+  model.router_bias = in.boolean_or("router_bias", model.expert.bias);
   in.finish();
 }
 
 void read_dense_ffn(const YamlNode& node, ModelSpec& model, Diagnostics& diagnostics) {
   MapReader in(node, "dense_ffn", diagnostics);
-  model.dense_width = in.integer("width", size_range);
+  model.dense.width = in.integer("width", size_range);
+  model.dense.gated = in.boolean_or("gated", true);
+  model.dense.bias = in.boolean_or("bias", false);
   if (model.experts > 0) {
     model.dense_layers = in.integer("layers", {1, model.layers > 1 ? model.layers : 10'000});
   } else if (in.has("layers")) {
     in.error("layers",
              "'layers' of 'dense_ffn' needs 'experts': without them every layer is dense");
     static_cast<void>(in.child("layers"));
+  }
+  in.finish();
+}
+
+void read_positions(const YamlNode& node, ModelSpec& model, Diagnostics& diagnostics) {
+  static const std::array<std::string, 3> kinds{"rotary", "learned", "alibi"};
+  MapReader in(node, "positions", diagnostics);
+  model.position_kind = static_cast<PositionKind>(in.choice("type", kinds));
+  if (model.position_kind == PositionKind::learned) {
+    model.positions = in.integer("count", size_range);
+  }
+  in.finish();
+  if (model.position_kind != PositionKind::rotary &&
+      model.attention.kind == AttentionKind::latent) {
+    in.error("type", "latent attention is rotary: a part of query and key is nothing else");
+  }
+}
+
+PublishedCount read_count(MapReader& in) {
+  constexpr RealRange range{1.0, 1e18};
+  PublishedCount count;
+  count.value = in.number("value", range);
+  count.half_digit = in.number_or("rounded_to", range, 0) / 2;
+  count.source = in.text("source");
+  return count;
+}
+
+void read_published(const YamlNode& node, ModelSpec& model, Diagnostics& diagnostics) {
+  MapReader in(node, "published", diagnostics);
+  const auto read = [&](const char* key, std::optional<PublishedCount>& count) {
+    if (const YamlNode* child = in.child(key)) {
+      MapReader map(*child, key, diagnostics);
+      count = read_count(map);
+      map.finish();
+    }
+  };
+  read("parameters", model.published_parameters);
+  read("active_parameters", model.published_active_parameters);
+  if (const YamlNode* child = in.child("flops_per_token")) {
+    MapReader map(*child, "flops_per_token", diagnostics);
+    PublishedFlops flops{read_count(map), map.integer("sequence", size_range), {}};
+    flops.convention.counts_router = map.boolean_or("counts_router", true);
+    flops.convention.full_attention = map.boolean_or("full_attention", false);
+    model.published_flops = flops;
+    map.finish();
   }
   in.finish();
 }
@@ -68,6 +132,9 @@ ModelSpec read_model(const YamlNode& node, Diagnostics& diagnostics) {
   model.hidden = in.integer("hidden", size_range);
   model.layers = in.integer("layers", {1, 10'000});
   model.vocabulary = in.integer("vocabulary", size_range);
+  model.tied_embeddings = in.boolean_or("tied_embeddings", false);
+  model.norm_bias = in.boolean_or("norm_bias", false);
+  model.post_norms = in.boolean_or("post_norms", false);
   if (const YamlNode* attention = in.required_child("attention")) {
     model.attention = read_attention(*attention, diagnostics);
   }
@@ -82,51 +149,14 @@ ModelSpec read_model(const YamlNode& node, Diagnostics& diagnostics) {
   if (model.experts == 0) {
     model.dense_layers = model.layers;
   }
+  if (const YamlNode* positions = in.child("positions")) {
+    read_positions(*positions, model, diagnostics);
+  }
+  if (const YamlNode* published = in.child("published")) {
+    read_published(*published, model, diagnostics);
+  }
   in.finish();
   return model;
-}
-
-ParameterCount count_parameters(const ModelSpec& model) {
-  const AttentionSpec& a = model.attention;
-  const std::int64_t e = model.hidden;
-  ParameterCount count;
-  if (a.kind == AttentionKind::latent) {
-    count.attention_per_layer =
-        e * a.query_rank + a.query_rank * a.heads * a.qk_dim() + e * (a.kv_rank + a.rope_dim) +
-        a.kv_rank * a.heads * (a.nope_dim + a.value_dim) + a.heads * a.value_dim * e;
-  } else {
-    count.attention_per_layer =
-        e * (a.heads + 2 * a.kv_heads) * a.head_dim + a.heads * a.head_dim * e;
-  }
-  count.dense_ffn_per_layer = 3 * e * model.dense_width;
-  count.routed_experts_per_layer = 3 * e * model.expert_width * model.experts;
-  count.shared_and_router_per_layer =
-      3 * e * model.expert_width * model.shared_experts + e * model.experts;
-  count.embedding = model.vocabulary * e;
-  count.total =
-      model.layers * count.attention_per_layer + model.dense_layers * count.dense_ffn_per_layer +
-      model.moe_layers() * (count.routed_experts_per_layer + count.shared_and_router_per_layer) +
-      2 * count.embedding;
-  return count;
-}
-
-ModelFlops flops_per_token(const ModelSpec& model, std::int64_t sequence) {
-  const ParameterCount count = count_parameters(model);
-  const AttentionSpec& a = model.attention;
-  // Every weight of a product is used once per token: 2 flops forward, 6 in all.
-  // Of the routed experts only `experts_per_token` work on a token.
-  std::int64_t routed = 0;
-  if (model.experts > 0) {
-    routed = count.routed_experts_per_layer / model.experts * model.experts_per_token;
-  }
-  const double weights = static_cast<double>(model.layers * count.attention_per_layer) +
-                         static_cast<double>(model.dense_layers * count.dense_ffn_per_layer) +
-                         static_cast<double>(model.moe_layers()) *
-                             static_cast<double>(routed + count.shared_and_router_per_layer) +
-                         static_cast<double>(count.embedding);
-  const double attention = static_cast<double>(model.layers) * static_cast<double>(sequence) *
-                           static_cast<double>(a.heads * (a.qk_dim() + a.v_dim()));
-  return {Flops{6.0 * weights}, Flops{3.0 * attention}};
 }
 
 } // namespace spillway

@@ -75,7 +75,8 @@ struct BackwardOp {
 };
 
 struct LayerKind {
-  std::string name; // "dense", "moe", "embedding", "head"
+  std::string name;      // "dense", "moe", "embedding", "head"; not unique
+  bool windowed = false; // its attention sees a window of the sequence
   std::vector<Tensor> tensors;
   std::vector<Op> ops;              // forward, in order
   std::vector<BackwardOp> backward; // in order of execution
@@ -86,12 +87,19 @@ struct LayerKind {
   bool casts_weights = true; // false: reads a few rows of a table and casts those
   // Parameters of one layer on one rank before sharding: shared, expert.
   std::array<std::int64_t, weight_group_count> parameters{};
+  // Of them, those that are another layer's: the head of a model with tied embeddings.
+  std::int64_t tied_parameters = 0;
+
+  [[nodiscard]] std::string title() const { return (windowed ? "windowed " : "") + name; }
 };
 
-// Consecutive layers of one kind: one scan loop.
+// Consecutive layers in one scan loop: of one kind, or of a few that take turns.
 struct LayerBlock {
-  std::uint32_t kind = 0; // index into StepTrace::kinds
+  std::vector<std::uint32_t> kinds; // indices into StepTrace::kinds
   std::int64_t layers = 0;
+  [[nodiscard]] std::uint32_t kind_of(std::int64_t position) const {
+    return kinds[static_cast<std::size_t>(position) % kinds.size()];
+  }
 };
 
 struct ParallelPlan {

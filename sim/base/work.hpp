@@ -50,12 +50,13 @@ struct Work {
   std::int64_t groups = 1, m = 0, n = 0, k = 0;
   // attention; scores are [batch, heads, seq, seq]
   std::int64_t batch = 0, heads = 0, kv_heads = 0, seq = 0, qk_dim = 0, v_dim = 0;
+  std::int64_t window = 0; // tokens that each one sees, itself included; 0 = all before it
   // memory, collectives
   Bytes bytes;
   RankGroup group;
 
-  // Floating-point operations; causal attention counts half of the square, its
-  // backward 2.5 times the forward (five products for two).
+  // Floating-point operations; causal attention counts half of the square, a window W of
+  // S tokens S W - W^2 / 2 pairs; its backward 2.5 times the forward (five products for two).
   [[nodiscard]] Flops flops() const;
   [[nodiscard]] bool is_collective() const {
     return kind == WorkKind::all_gather || kind == WorkKind::reduce_scatter ||
@@ -69,9 +70,11 @@ struct Work {
                  static_cast<double>(n) * static_cast<double>(k)};
   }
   if (kind == WorkKind::attention) {
-    const double square = static_cast<double>(batch) * static_cast<double>(heads) *
-                          static_cast<double>(seq) * static_cast<double>(seq);
-    const double forward = square * static_cast<double>(qk_dim + v_dim);
+    const auto sequence = static_cast<double>(seq);
+    const auto seen = static_cast<double>(window > 0 && window < seq ? window : seq);
+    const double pairs = static_cast<double>(batch) * static_cast<double>(heads) * seen *
+                         (2 * sequence - seen); // twice those that are computed
+    const double forward = pairs * static_cast<double>(qk_dim + v_dim);
     return Flops{stage == Stage::backward ? 2.5 * forward : forward};
   }
   return Flops{};

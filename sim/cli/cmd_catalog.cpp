@@ -4,10 +4,12 @@
 #include "results/write.hpp"
 #include "sim/cli/commands.hpp"
 #include "sim/cli/options.hpp"
+#include "workloads/model_counts.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace spillway {
 namespace {
@@ -52,32 +54,95 @@ std::string hardware_text(const Device& device) {
   return text;
 }
 
+// "70.554 billion; published 70.6 billion", and "0.4 million" of a router.
+std::string parameters_text(std::int64_t count, const std::optional<PublishedCount>& published) {
+  const auto parameters = static_cast<double>(count);
+  std::string text = parameters < 1e8 ? fmt::format("{:.3f} million", parameters / 1e6)
+                                      : fmt::format("{:.3f} billion", parameters / 1e9);
+  if (published) {
+    text += fmt::format("; published {:.6g} billion", published->value / 1e9);
+  }
+  return text;
+}
+
+std::string gflop_text(Flops flops) {
+  return fmt::format("{:.3f} GFLOP", flops.value() / 1e9);
+}
+
+// Not everyone counts alike: ours by the rule of the published one stands beside it.
+void add_published_flops(TextTable& table, const ModelSpec& model,
+                         const PublishedFlops& published) {
+  std::string rule;
+  rule += published.convention.counts_router ? "" : ", without the router";
+  rule += published.convention.full_attention ? ", attention over whole squares" : "";
+  const Flops ours = flops_per_token(model, published.sequence, published.convention).total();
+  table.add({fmt::format("  at {} as published{}", published.sequence, rule),
+             fmt::format("{}; published {:.6g} GFLOP", gflop_text(ours),
+                         published.per_token.value / 1e9)});
+}
+
+std::string layers_text(const ModelSpec& model) {
+  std::string text = model.experts > 0 ? fmt::format("{} dense, {} with experts",
+                                                     model.dense_layers, model.moe_layers())
+                                       : fmt::format("{}", model.layers);
+  if (model.windowed_layers() > 0) {
+    text += fmt::format("; {} of all see a window of {} tokens", model.windowed_layers(),
+                        model.attention.window);
+  }
+  return text;
+}
+
+std::string published_sources(const ModelSpec& model) {
+  std::string text;
+  const auto add = [&](const char* what, const PublishedCount& count) {
+    text += fmt::format("  published {}: {}\n", what, count.source);
+  };
+  if (model.published_parameters) {
+    add("parameters", *model.published_parameters);
+  }
+  if (model.published_active_parameters) {
+    add("active parameters", *model.published_active_parameters);
+  }
+  if (model.published_flops) {
+    add("FLOPs per token", model.published_flops->per_token);
+  }
+  return text;
+}
+
 std::string model_text(const ModelSpec& model) {
   const ParameterCount count = count_parameters(model);
   TextTable table;
-  const auto billions = [](std::int64_t n) {
-    return fmt::format("{:.3f} billion", static_cast<double>(n) / 1e9);
+  table.last_column_left = true;
+  const auto add = [&](const char* what, std::int64_t parameters,
+                       const std::optional<PublishedCount>& published = {}) {
+    table.add({what, parameters_text(parameters, published)});
   };
-  table.add({"parameters", billions(count.total)});
-  table.add({"  attention, a layer", billions(count.attention_per_layer)});
+  add("parameters", count.total, model.published_parameters);
+  if (model.experts > 0) {
+    add("  active for a token", count.active, model.published_active_parameters);
+  }
+  add("  attention, a layer", count.attention);
   if (model.dense_layers > 0) {
-    table.add({"  dense feed-forward, a layer", billions(count.dense_ffn_per_layer)});
+    add("  dense feed-forward, a layer", count.dense_ffn);
   }
   if (model.experts > 0) {
-    table.add({"  routed experts, a layer", billions(count.routed_experts_per_layer)});
-    table.add({"  shared expert and router, a layer", billions(count.shared_and_router_per_layer)});
+    add("  routed experts, a layer", count.routed_experts);
+    add(model.shared_experts > 0 ? "  shared expert and router, a layer" : "  router, a layer",
+        count.shared_and_router);
   }
-  table.add({"  embedding, and head the same", billions(count.embedding)});
-  table.add({"layers", model.experts > 0 ? fmt::format("{} dense, {} with experts",
-                                                       model.dense_layers, model.moe_layers())
-                                         : fmt::format("{}", model.layers)});
-  for (const std::int64_t sequence : {4096, 8192}) {
-    table.add(
-        {fmt::format("model FLOPs per token at {}", sequence),
-         fmt::format("{:.3f} GFLOP", flops_per_token(model, sequence).total().value() / 1e9)});
+  add(model.tied_embeddings ? "  embedding, and head in one" : "  embedding, and head the same",
+      count.embedding);
+  table.add({"layers", layers_text(model)});
+  for (const std::int64_t sequence : {2048, 4096, 8192}) {
+    table.add({fmt::format("model FLOPs per token at {}", sequence),
+               gflop_text(flops_per_token(model, sequence).total())});
+  }
+  if (model.published_flops) {
+    add_published_flops(table, model, *model.published_flops);
   }
   return fmt::format("model {}: {}\n\n{}\n  source: {}\n", model.name, model.title,
-                     table.render("  "), model.source);
+                     table.render("  "), model.source) +
+         published_sources(model);
 }
 
 std::string framework_text(const FrameworkSpec& framework) {

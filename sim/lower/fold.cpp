@@ -21,6 +21,12 @@ std::int64_t even(std::int64_t iterations) {
   return std::max<std::int64_t>(0, iterations - iterations % 2);
 }
 
+// An even number of rounds in which every kind of layer has its turn.
+std::int64_t even_rounds(const LayerBlock& block, std::int64_t layers) {
+  const auto turns = static_cast<std::int64_t>(block.kinds.size());
+  return std::max<std::int64_t>(0, layers - layers % (turns % 2 == 0 ? turns : 2 * turns));
+}
+
 // About 120 tasks a layer, forward and backward, for each GPU of a CPU.
 void check_length(const Scenario& scenario, const LeftOut& left_out) {
   std::int64_t layers = scenario.model.layers;
@@ -57,7 +63,8 @@ LeftOut foldable(const Scenario& scenario, Folding folding) {
   }
   const std::int64_t held = settling_layers + 2 * special_layers(scenario.runtime);
   for (const LayerBlock& block : scenario.trace.blocks) {
-    left_out.layers.push_back(even(block.layers - held));
+    const auto turns = static_cast<std::int64_t>(block.kinds.size());
+    left_out.layers.push_back(even_rounds(block, block.layers - held * turns));
   }
   return left_out;
 }
@@ -75,8 +82,12 @@ StepRun run_step(const Scenario& scenario, const Plan& plan, CostModel& cost, Ra
       return run;
     } catch (const NoRecurrence& none) {
       const LoopOf& loop = run.lowered.loops_of[none.loop()];
-      (loop.micro_batches ? left_out.micro_batches : left_out.layers[loop.block]) =
-          even(static_cast<std::int64_t>(none.possible()));
+      const auto possible = static_cast<std::int64_t>(none.possible());
+      if (loop.micro_batches) {
+        left_out.micro_batches = even(possible);
+      } else {
+        left_out.layers[loop.block] = even_rounds(scenario.trace.blocks[loop.block], possible);
+      }
     }
   }
 }

@@ -68,7 +68,7 @@ private:
 };
 
 std::string layer_name(const LayerKind& kind, std::int64_t index) {
-  return kind.checkpointed ? fmt::format("layer {} ({})", index - 1, kind.name) : kind.name;
+  return kind.checkpointed ? fmt::format("layer {} ({})", index - 1, kind.title()) : kind.name;
 }
 
 } // namespace
@@ -84,17 +84,19 @@ void make_layers(StepContext& context) {
     const std::int64_t gap_at = held / 2; // inside the block, where all layers are alike
     for (std::int64_t position = 0; position < block.layers; ++position, ++index) {
       const bool last_of_block = position + 1 == block.layers;
-      const std::uint32_t next_kind =
-          last_of_block && b + 1 < trace.blocks.size() ? trace.blocks[b + 1].kind : block.kind;
-      const std::uint32_t program = programs.program_of(index, block.kind, next_kind);
+      const std::uint32_t kind = block.kind_of(position);
+      const std::uint32_t next_kind = last_of_block && b + 1 < trace.blocks.size()
+                                          ? trace.blocks[b + 1].kind_of(0)
+                                          : block.kind_of(position + 1);
+      const std::uint32_t program = programs.program_of(index, kind, next_kind);
       ++context.layers_of[program].count;
-      context.out.layer_names.push_back(layer_name(trace.kinds[block.kind], index));
+      context.out.layer_names.push_back(layer_name(trace.kinds[kind], index));
       if (position >= gap_at && position < gap_at + left_out) {
         continue;
       }
       const std::int64_t here = position < gap_at ? position : position - left_out;
       context.layers_of[program].one = context.layers.size();
-      context.layers.push_back({block.kind, program, here, held, static_cast<std::uint32_t>(b)});
+      context.layers.push_back({kind, program, here, held, static_cast<std::uint32_t>(b)});
       context.out.layers.push_back({static_cast<std::int32_t>(index - position + here),
                                     static_cast<std::int32_t>(left_out)});
     }

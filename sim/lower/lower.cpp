@@ -212,6 +212,15 @@ double StepContext::loop_parameters() const {
   return sum;
 }
 
+bool StepContext::gradient_is_there(std::size_t layer, std::size_t group) const {
+  return layer == 0 && group == 0 && tied_shard() > 0;
+}
+
+double StepContext::tied_shard() const {
+  return static_cast<double>(kind_of(layers.size() - 1).tied_parameters) /
+         static_cast<double>(shard_group(0).size);
+}
+
 double StepContext::shard_parameters(std::size_t layer, std::size_t group) const {
   return static_cast<double>(kind_of(layer).parameters[group]) /
          static_cast<double>(shard_group(group).size);

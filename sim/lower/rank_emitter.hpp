@@ -79,6 +79,7 @@ private:
   void reduce_gradients(const Segment& segment, const ProgramStep& step, TaskId task);
   void fold_gradient(const PendingGradient& pending);
   void zero_gradients();
+  void use_gradient(const PendingGradient& pending, std::int64_t bytes);
   void hold_gradients(TaskId task, double parameters);
   [[nodiscard]] std::int64_t gradient_shard_bytes(double parameters) const;
   [[nodiscard]] bool table_is_hoisted() const;
@@ -127,6 +128,7 @@ private:
   std::vector<std::array<TaskId, weight_group_count>> gathered_;
   std::vector<PendingGradient> pending_gradients_;
   std::int64_t gradient_bytes_ = 0; // of sharded gradients held by now
+  std::int64_t tied_gradient_bytes_ = 0;
   std::vector<std::pair<CollectiveKey, std::uint32_t>> collective_works_;
 };
 

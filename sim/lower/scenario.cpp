@@ -93,8 +93,8 @@ void check_size(MapReader& in, const Scenario& scenario) {
   const double experts_per_token = std::max(1.0, real(m.experts_per_token));
   const double heads_width = real(a.heads) * (real(a.qk_dim()) + real(a.v_dim()));
   const double widest =
-      std::max({real(m.vocabulary), real(m.dense_width),
-                real(m.expert_width) * std::max(experts_per_token, real(m.shared_experts)),
+      std::max({real(m.vocabulary), real(m.dense.width),
+                real(m.expert.width) * std::max(experts_per_token, real(m.shared_experts)),
                 real(m.hidden) * experts_per_token, real(m.experts), heads_width,
                 real(a.heads) * real(a.nope_dim + a.value_dim)});
   const double inner = std::max({real(m.hidden), real(a.query_rank), real(a.kv_rank)});

@@ -75,6 +75,10 @@ struct StepContext {
   [[nodiscard]] std::int64_t logit_gradient() const; // bytes, in the compute precision
   // What a layer without checkpoint keeps beside backward's operands.
   [[nodiscard]] std::int64_t unchecked_bytes(std::size_t layer) const;
+  // Of a layer's parameters, those for which another layer has made the gradient before:
+  // the embedding's table, when the head multiplies with it as well.
+  [[nodiscard]] bool gradient_is_there(std::size_t layer, std::size_t group) const;
+  [[nodiscard]] double tied_shard() const; // parameters of that table that one rank holds
   // Parameters of one layer and group that one rank holds.
   [[nodiscard]] double shard_parameters(std::size_t layer, std::size_t group) const;
   // Ranks over which a group is sharded.

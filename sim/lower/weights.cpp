@@ -109,8 +109,9 @@ std::int64_t RankEmitter::shard_bytes(std::size_t layer, std::size_t group) cons
 }
 
 // Converts a layer's reduced gradients to their own precision, adding to what
-// earlier micro-batches left. Outside the layer loops a compiled step uses a
-// gradient as soon as it is there, in the compute precision.
+// earlier micro-batches left, and to what the head left of a table that it shares
+// with the embedding. Outside the layer loops a compiled step uses a gradient as soon
+// as all of it is there, in the compute precision.
 void RankEmitter::fold_gradient(const PendingGradient& pending) {
   const std::int64_t bytes = context_.shard_group(pending.group).size > 1
                                  ? shard_bytes(pending.layer, pending.group)
@@ -118,29 +119,43 @@ void RankEmitter::fold_gradient(const PendingGradient& pending) {
   const bool compiled = context_.scenario.framework.gradients_allocated_at_once;
   if (compiled && !context_.kind_of(pending.layer).checkpointed &&
       context_.scenario.trace.micro_batches == 1) {
-    const TaskId used = context_.graph.add_fixed(lanes_.release, SimTime{0});
-    note(used, info(TaskKind::bookkeeping, Phase::backward, pending.layer, "gradient is used"),
-         {PriceOf::constant, 0});
-    context_.graph.depend(used, pending.reduced);
-    context_.graph.free_at_end(used, hbm(HbmOwner::gradients, bytes));
+    use_gradient(pending, bytes);
     return;
   }
-  const std::int64_t held = context_.scenario.precision.gradients;
-  const std::int64_t computed = bytes_per_element(context_.scenario.precision.compute);
-  const std::int64_t per_parameter = computed + held * (pending.micro_batch > 0 ? 2 : 1);
+  const auto held = static_cast<double>(context_.scenario.precision.gradients);
+  const auto computed = static_cast<double>(bytes_per_element(context_.scenario.precision.compute));
   const double parameters = context_.shard_parameters(pending.layer, pending.group);
+  const double there =
+      context_.gradient_is_there(pending.layer, pending.group) ? context_.tied_shard() : 0;
+  const double added = pending.micro_batch > 0 ? parameters : there;
   const TaskId fold =
-      add_kernel(hbm_work(parameters * static_cast<double>(per_parameter)),
+      add_kernel(hbm_work(parameters * (computed + held) + added * held),
                  info(TaskKind::kernel, Phase::backward, pending.layer,
                       std::string("keep gradients of ") + group_label(pending.group)));
   context_.graph.depend(fold, pending.reduced);
   if (!compiled && pending.micro_batch == 0) {
-    hold_gradients(fold, parameters);
+    hold_gradients(fold, parameters - there);
     const std::int64_t more = context_.layers_beside(pending.layer); // given back with them
     gradient_bytes_ += more * gradient_shard_bytes(parameters);
   }
   if (!context_.folds_by_matrix(pending.layer, pending.group)) {
     context_.graph.free_at_end(fold, hbm(HbmOwner::gradients, bytes));
+  }
+}
+
+// The head's gradient of a shared table stays until the embedding's is there.
+void RankEmitter::use_gradient(const PendingGradient& pending, std::int64_t bytes) {
+  if (context_.kind_of(pending.layer).tied_parameters > 0) {
+    tied_gradient_bytes_ = bytes;
+    return;
+  }
+  const TaskId used = context_.graph.add_fixed(lanes_.release, SimTime{0});
+  note(used, info(TaskKind::bookkeeping, Phase::backward, pending.layer, "gradient is used"),
+       {PriceOf::constant, 0});
+  context_.graph.depend(used, pending.reduced);
+  context_.graph.free_at_end(used, hbm(HbmOwner::gradients, bytes));
+  if (context_.gradient_is_there(pending.layer, pending.group)) {
+    context_.graph.free_at_end(used, hbm(HbmOwner::gradients, tied_gradient_bytes_));
   }
 }
 

@@ -109,6 +109,27 @@ TEST_CASE("Folding changes no byte of any scenario, whatever the schedule") {
   CHECK(with_micro_batches == runs / 2);
 }
 
+// Two and three kinds of layer that take turns, in a number of layers that is no multiple
+// of them; a whole number of rounds is left out.
+TEST_CASE("Folding changes no byte where windowed and full layers take turns") {
+  for (const char* every : {"2", "3"}) {
+    for (const char* policy_name : {"remat", "offload"}) {
+      CAPTURE(every);
+      CAPTURE(policy_name);
+      const Scenario scenario = catalogue(
+          "llama-3.1-405b-gb200",
+          {std::string("model.attention.window={tokens: 1024, full_every: ") + every + "}",
+           "batch.accumulation=8"});
+      const PolicySpec& policy = scenario.policy(policy_name);
+      RateCache cache;
+      const Simulation folded = simulate(scenario, policy, cache);
+      CHECK(skipped_by(folded).layers);
+      CHECK(difference(run_text_of(folded),
+                       run_text_of(simulate(scenario, policy, cache, Folding::off))) == "");
+    }
+  }
+}
+
 // Copies from the host at the low end of this range delay each layer by less than the one
 // before it, without end: layers do not repeat, micro-batches do.
 TEST_CASE("A band whose ends do not fold by layers costs no more with thousands of micro-batches") {

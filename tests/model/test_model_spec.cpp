@@ -7,7 +7,7 @@
 //   S sequence, T tokens; latent attention: r_q and r_kv ranks, d_nope + d_rope and
 //   d_v sizes of a head; E experts of width w, k of them and s shared per token.
 #include "tests/support/traces.hpp"
-#include "workloads/model_spec.hpp"
+#include "workloads/model_counts.hpp"
 
 #include <doctest/doctest.h>
 
@@ -157,44 +157,47 @@ TEST_CASE("Operations of the grouped-query MoE model add up to the terms of the 
 }
 
 // Attention per layer, half the forward FLOPs per token:
-//   (97517568 + 41811968 + 234881024) / 2                   = 187105280
-// MoE, 256 + 1 experts and the router: 257 3 7168 2048 + 7168 256 = 11318329344 + 1835008
-// Total: 61 187105280 + 3 3 7168 18432 + 58 11320164352 + 2 129280 7168 = 671025397760
+//   (97517568 + 41811968 + 234881024) / 2                   = 187105280, norms 1536 + 512
+// MoE, 256 + 1 experts, the router and its bias:
+//   257 3 7168 2048 + 7168 256 + 256 = 11318329344 + 1835008 + 256
+// Total: 61 (187107328 + 2 7168) + 3 3 7168 18432 + 58 11320164608 + 2 129280 7168 + 7168
+//   = 671026419200
 TEST_CASE("The latent-attention MoE model has 671.0 billion parameters") {
   const ParameterCount count = count_parameters(catalog_model(latent_moe));
-  CHECK(count.attention_per_layer == 187'105'280);
-  CHECK(count.dense_ffn_per_layer == 396'361'728);
-  CHECK(count.routed_experts_per_layer + count.shared_and_router_per_layer == 11'320'164'352);
-  CHECK(count.shared_and_router_per_layer == 44'040'192 + 1'835'008);
+  CHECK(count.attention == 187'107'328);
+  CHECK(count.dense_ffn == 396'361'728);
+  CHECK(count.routed_experts + count.shared_and_router == 11'320'164'608);
+  CHECK(count.shared_and_router == 44'040'192 + 1'835'008 + 256);
   CHECK(count.embedding == 926'679'040);
-  CHECK(count.total == 671'025'397'760);
-  CHECK(prints_as(static_cast<double>(count.attention_per_layer) / 1e6, 187.1, 0.1));
+  CHECK(count.total == 671'026'419'200);
+  CHECK(prints_as(static_cast<double>(count.attention) / 1e6, 187.1, 0.1));
   CHECK(prints_as(static_cast<double>(count.total) / 1e9, 671.0, 0.1));
 }
 
 // 126 (16384 (128 + 2 8) 128 + 16384 16384 + 3 16384 53248) + 2 128256 16384
-//   = 126 3187671040 + 4202692608 = 405849243648. The usual figure, 405.9, counts the
-// norms too, two per layer and a last one, of 16384 each: 405853388800.
-TEST_CASE("The dense model has 405.9 billion parameters, its norms included") {
+//   = 126 3187671040 + 4202692608 = 405849243648, and the norms, two per layer and a last
+// one, of 16384 each: 405853388800.
+TEST_CASE("The dense model has 405.9 billion parameters") {
   const ParameterCount count = count_parameters(catalog_model(dense));
-  CHECK(count.attention_per_layer == 301'989'888 + 268'435'456);
-  CHECK(count.dense_ffn_per_layer == 2'617'245'696);
-  CHECK(count.routed_experts_per_layer == 0);
-  CHECK(count.shared_and_router_per_layer == 0);
-  CHECK(count.total == 405'849'243'648);
-  const std::int64_t norms = (2 * 126 + 1) * 16384;
-  CHECK(prints_as(static_cast<double>(count.total + norms) / 1e9, 405.9, 0.1));
+  CHECK(count.attention == 301'989'888 + 268'435'456);
+  CHECK(count.dense_ffn == 2'617'245'696);
+  CHECK(count.routed_experts == 0);
+  CHECK(count.shared_and_router == 0);
+  CHECK(count.norms == 2 * 16384);
+  CHECK(count.total == 405'853'388'800);
+  CHECK(prints_as(static_cast<double>(count.total) / 1e9, 405.9, 0.1));
 }
 
 // 48 (2048 40 128 + 4096 2048 + 128 3 2048 768 + 2048 128) + 2 151936 2048
-//   = 48 (10485760 + 8388608 + 603979776 + 262144) + 622329856 = 30531911680
+//   = 48 (10485760 + 8388608 + 603979776 + 262144) + 622329856 = 30531911680; norms:
+// 48 (2 128 + 2 2048) + 2048 = 210944
 TEST_CASE("The grouped-query MoE model has 30.5 billion parameters") {
   const ParameterCount count = count_parameters(catalog_model(grouped_moe));
-  CHECK(count.attention_per_layer == 10'485'760 + 8'388'608);
-  CHECK(count.dense_ffn_per_layer == 0);
-  CHECK(count.routed_experts_per_layer == 603'979'776);
-  CHECK(count.shared_and_router_per_layer == 262'144);
-  CHECK(count.total == 30'531'911'680);
+  CHECK(count.attention == 10'485'760 + 8'388'608 + 2 * 128);
+  CHECK(count.dense_ffn == 0);
+  CHECK(count.routed_experts == 603'979'776);
+  CHECK(count.shared_and_router == 262'144);
+  CHECK(count.total == 30'532'122'624);
   CHECK(prints_as(static_cast<double>(count.total) / 1e9, 30.5, 0.1));
 }
 

@@ -41,7 +41,7 @@ namespace spillway {
   model.attention.kv_heads = 2;
   model.attention.head_dim = 16;
   model.dense_layers = 2;
-  model.dense_width = 128;
+  model.dense.width = 128;
   return model;
 }
 
@@ -63,7 +63,7 @@ namespace spillway {
   model.experts = 16;
   model.experts_per_token = 4;
   model.shared_experts = 2;
-  model.expert_width = 40;
+  model.expert.width = 40;
   return model;
 }
 

@@ -309,8 +309,8 @@ TEST_CASE("Executed flops are model flops plus what is run again") {
   const auto run_again = [&](const Plan& plan) {
     double flops = 0;
     for (const LayerBlock& block : trace.blocks) {
-      for (const OpIndex op : plan.kinds[block.kind].rerun) {
-        flops += trace.kinds[block.kind].ops[op].work.flops().value() *
+      for (const OpIndex op : plan.kinds[block.kinds.front()].rerun) {
+        flops += trace.kinds[block.kinds.front()].ops[op].work.flops().value() *
                  static_cast<double>(block.layers);
       }
     }

@@ -5,6 +5,7 @@
 #include "tests/support/step.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <string>
@@ -37,9 +38,11 @@ constexpr std::int64_t stream = tokens * 512 * 2;
 constexpr std::int64_t up = tokens * 2048 * 2;
 constexpr std::int64_t query = tokens * 8 * 64 * 2;
 constexpr std::int64_t logits = tokens * 1000 * 2;
-// Query and output projections 512 x 512, key and value 512 x 128, three of 512 x 2048.
-constexpr std::int64_t layer_parameters =
+// Query and output projections 512 x 512, key and value 512 x 128, three of 512 x 2048,
+// two norms.
+constexpr std::int64_t layer_matrices =
     std::int64_t{2} * 512 * 512 + std::int64_t{2} * 512 * 128 + std::int64_t{3} * 512 * 2048;
+constexpr std::int64_t layer_parameters = layer_matrices + std::int64_t{2} * 512;
 constexpr std::int64_t table_parameters = std::int64_t{1000} * 512; // embedding, and head
 
 // Bytes of an owner just after `task` has started.
@@ -178,6 +181,31 @@ TEST_CASE("Every micro-batch holds its own buffers across its backward loop, and
   CHECK(backwards > forwards);
 }
 
+// The head's gradient of a shared table, 1000 x 512, waits for the embedding's: in bf16
+// until both are used where a step uses gradients at once, else as the one fp32 gradient
+// to which the embedding's is added.
+TEST_CASE("The gradient of tied embeddings is held once, from the head to the embedding") {
+  const auto gradients = [](bool tied, const std::string& runtime) {
+    const Simulation simulation = run(
+        scenario_from(text, {fmt::format("model.tied_embeddings={}", tied), "runtime." + runtime}),
+        "remat");
+    const StepView view(simulation);
+    std::vector<std::int64_t> bytes;
+    for (const std::int32_t layer : {layers, 1}) {
+      bytes.push_back(held(simulation, HbmOwner::gradients, view.first_backward(layer)));
+    }
+    bytes.push_back(
+        held(simulation, HbmOwner::gradients, view.find("optimizer", -1, Phase::optimizer)));
+    return bytes;
+  };
+  const std::int64_t loop = 4 * layers * layer_parameters;
+  CHECK(gradients(false, "head_gradient=late") == std::vector<std::int64_t>{loop, loop, loop});
+  const std::int64_t both = loop + 2 * (table_parameters + 512); // and the last norm
+  CHECK(gradients(true, "head_gradient=late") == std::vector<std::int64_t>{both, both, loop});
+  CHECK(gradients(true, "framework=pytorch").back() == loop + 4 * (table_parameters + 512));
+  CHECK(gradients(false, "framework=pytorch").back() == loop + 4 * (2 * table_parameters + 512));
+}
+
 TEST_CASE("A late logits' gradient goes with the optimizer") {
   const Simulation simulation = run(scenario_from(text, {"runtime.head_gradient=late"}), "remat");
   const StepView view(simulation);
@@ -197,7 +225,7 @@ TEST_CASE("Gradients of loop layers are there at once, or one layer after the ot
   const Across later = across_the_loop("remat", {"runtime.framework={extends: maxtext, "
                                                  "gradients_allocated_at_once: false}",
                                                  "runtime.head_gradient=late"});
-  const std::int64_t first = 4 * table_parameters;
+  const std::int64_t first = 4 * (table_parameters + 512); // and the last norm
   const std::int64_t each = 4 * layer_parameters;
   CHECK(later.gradients == std::vector<std::int64_t>{first, first + each, first + 2 * each});
   CHECK(later.logits == always(0)); // nothing outlives its use
@@ -213,7 +241,7 @@ TEST_CASE("When the optimizer starts all gradients that are not used yet are the
     return held(simulation, HbmOwner::gradients, view.find("optimizer", -1, Phase::optimizer));
   };
   CHECK(at_optimizer("maxtext") == 4 * layers * layer_parameters);
-  CHECK(at_optimizer("pytorch") == 4 * (layers * layer_parameters + 2 * table_parameters));
+  CHECK(at_optimizer("pytorch") == 4 * (layers * layer_parameters + 2 * table_parameters + 512));
 }
 
 // ---- without checkpoint ----
@@ -331,10 +359,10 @@ TEST_CASE("A layer without checkpoint takes out all of its weights at its top") 
   const Simulation simulation = run(scenario_from(text, {"precision.weights=fp32"}), "none");
   const StepView view(simulation);
   CHECK(held(simulation, HbmOwner::gathered_weights,
-             view.find("d mlp down input", 2, Phase::backward)) == 2 * layer_parameters);
+             view.find("d mlp down input", 2, Phase::backward)) == 2 * layer_matrices);
   CHECK(held(simulation, HbmOwner::gathered_weights,
              view.find("d mlp activation", 2, Phase::backward)) ==
-        2 * layer_parameters - std::int64_t{512} * 2048 * 2);
+        2 * layer_matrices - std::int64_t{512} * 2048 * 2);
   // They are not cast again, unlike those of a checkpointed layer.
   const auto casts = [&](const char* policy) {
     const Simulation other = run(scenario_from(text, {"precision.weights=fp32"}), policy);

@@ -59,7 +59,7 @@ TEST_CASE("A dense model is read with every layer dense and its name as title") 
   CHECK(model.attention.qk_dim() == 16);
   CHECK(model.attention.v_dim() == 16);
   CHECK_FALSE(model.attention.qk_norm);
-  CHECK(model.dense_width == 128);
+  CHECK(model.dense.width == 128);
   CHECK(model.dense_layers == 4);
   CHECK(model.moe_layers() == 0);
   CHECK(model.experts == 0);
@@ -78,7 +78,7 @@ TEST_CASE("A model with latent attention and experts is read completely") {
   CHECK(model.experts == 16);
   CHECK(model.experts_per_token == 4);
   CHECK(model.shared_experts == 2);
-  CHECK(model.expert_width == 24);
+  CHECK(model.expert.width == 24);
 }
 
 TEST_CASE("Norms of query and key and a title are optional") {
@@ -158,6 +158,69 @@ TEST_CASE("A model needs a feed-forward block of some kind") {
         "0:0: a model needs 'dense_ffn', 'experts' or both");
 }
 
+TEST_CASE("Everything that tells one family of models from another is read") {
+  const ModelSpec model =
+      read(replaced(replaced(replaced(dense_text, "head_dim: 16",
+                                      "head_dim: 16, bias: qkv, sinks: true, "
+                                      "window: {tokens: 32, full_every: 3}"),
+                             "{width: 128}", "{width: 128, gated: false, bias: true}"),
+                    "vocabulary: 100\n",
+                    "vocabulary: 100\ntied_embeddings: true\nnorm_bias: true\npost_norms: true\n"
+                    "positions: {type: learned, count: 77}\n"));
+  CHECK(model.attention.qkv_bias);
+  CHECK_FALSE(model.attention.out_bias);
+  CHECK(model.attention.sinks);
+  CHECK(model.attention.window == 32);
+  CHECK(model.windowed_layers() == 3); // the third of four sees all
+  CHECK_FALSE(model.is_windowed(2));
+  CHECK_FALSE(model.dense.gated);
+  CHECK(model.dense.bias);
+  CHECK(model.tied_embeddings);
+  CHECK(model.norm_bias);
+  CHECK(model.post_norms);
+  CHECK(model.position_kind == PositionKind::learned);
+  CHECK(model.positions == 77);
+}
+
+TEST_CASE("A router has a bias when its experts have one, unless the file says otherwise") {
+  CHECK_FALSE(read(moe_text).router_bias);
+  CHECK(read(replaced(moe_text, "width: 24", "width: 24, bias: true")).router_bias);
+  CHECK(read(replaced(moe_text, "width: 24", "width: 24, router_bias: true")).router_bias);
+}
+
+TEST_CASE("Mistakes in what tells families of models apart are reported where they stand") {
+  CHECK(reports(replaced(dense_text, "head_dim: 16", "head_dim: 16, bias: some")) ==
+        "7:77: unknown value 'some' for 'bias' | known: none, qkv, all");
+  CHECK(reports(replaced(dense_text, "head_dim: 16", "head_dim: 16, window: {token: 8}")) ==
+        "7:79: missing key 'tokens' in 'window'\n"
+        "7:80: unknown key 'token' in 'window' | did you mean 'tokens'?");
+  CHECK(reports(replaced(dense_text, "layers: 4\n", "layers: 4\npositions: {type: learned}\n")) ==
+        "6:12: missing key 'count' in 'positions'");
+  CHECK(reports(replaced(moe_text, "layers: 4\n", "layers: 4\npositions: {type: alibi}\n")) ==
+        "6:19: latent attention is rotary: a part of query and key is nothing else");
+  CHECK(reports(replaced(dense_text, "layers: 4\n",
+                         "layers: 4\npublished: {parameters: {value: 5e9}}\n")) ==
+        "6:25: missing key 'source' in 'parameters'");
+}
+
+TEST_CASE("A published count is known to half a unit of its last digit") {
+  const ModelSpec model = read(replaced(
+      dense_text, "layers: 4\n",
+      "layers: 4\npublished: {parameters: {value: 5e9, rounded_to: 1e9, source: s}, "
+      "active_parameters: {value: 7, source: t}, flops_per_token: {value: 3, sequence: 64, "
+      "counts_router: false, full_attention: true, source: u}}\n"));
+  REQUIRE(model.published_parameters.has_value());
+  CHECK(model.published_parameters->agrees(5.5e9));
+  CHECK_FALSE(model.published_parameters->agrees(5.51e9));
+  REQUIRE(model.published_active_parameters.has_value());
+  CHECK(model.published_active_parameters->agrees(7));
+  CHECK_FALSE(model.published_active_parameters->agrees(8));
+  REQUIRE(model.published_flops.has_value());
+  CHECK(model.published_flops->sequence == 64);
+  CHECK_FALSE(model.published_flops->convention.counts_router);
+  CHECK(model.published_flops->convention.full_attention);
+}
+
 TEST_CASE("Unknown keys of a model are reported with the nearest known one") {
   CHECK(reports(replaced(dense_text, "layers: 4\n", "layers: 4\nlayer: 4\n")) ==
         "6:1: unknown key 'layer' in 'model' | did you mean 'layers'?");
@@ -166,5 +229,5 @@ TEST_CASE("Unknown keys of a model are reported with the nearest known one") {
       reports(
           replaced(moe_text, "type: latent, heads: 8", "type: latent, heads: 8, kv_heads: 8")) ==
       "7:37: unknown key 'kv_heads' in 'attention' | known: heads, kv_rank, nope_dim, query_rank, "
-      "rope_dim, type, value_dim");
+      "rope_dim, type, value_dim, window");
 }

@@ -113,7 +113,7 @@ TEST_CASE("All 91 committed records load, with what their lines say") {
     CHECK(record.model.vocabulary == line["arch"]["vocab"]);
     CHECK(record.model.experts == line["arch"]["experts"]);
     const bool dense = line["arch"]["experts"] == 0;
-    CHECK((dense ? record.model.dense_width : record.model.expert_width) == line["arch"]["ff"]);
+    CHECK((dense ? record.model.dense.width : record.model.expert.width) == line["arch"]["ff"]);
     CHECK(record.model.dense_layers == (dense ? record.model.layers : 0));
     CHECK(record.batch.micro == line["batch"]);
     CHECK(record.batch.sequence == line["seq"]);

@@ -116,7 +116,7 @@ TEST_CASE("A simulated step is all of its kernels and copies, without the gap af
   record.model.name = "small";
   record.model.hidden = 4096;
   record.model.layers = record.model.dense_layers = 4;
-  record.model.dense_width = 14336;
+  record.model.dense.width = 14336;
   record.model.vocabulary = 32000;
   record.model.attention.heads = 32;
   record.model.attention.kv_heads = 8;
