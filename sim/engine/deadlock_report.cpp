@@ -35,6 +35,11 @@ constexpr std::size_t most_releases = 2;
   return bytes_text(std::max(bytes, std::int64_t{0}));
 }
 
+[[nodiscard]] std::string asked_text(std::int64_t bytes) {
+  const bool counted = bytes < std::numeric_limits<std::int64_t>::max();
+  return (counted ? "" : "at least ") + bytes_text(bytes);
+}
+
 [[nodiscard]] std::string joined(const std::vector<std::string>& parts) {
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -202,12 +207,9 @@ private:
 
   void add_starved(const StuckLane& lane) {
     const Pool& pool = machine_.pools[lane.short_of];
-    std::int64_t asked = 0;
-    for (const MemoryChange& change : graph_.allocations_of(lane.head)) {
-      asked += change.pool == lane.short_of ? change.bytes : 0;
-    }
+    const std::int64_t asked = asked_of(graph_, lane.head, lane.short_of);
     add_line(0, fmt::format("lane '{}': {} asks for {} of pool '{}', of which {} of {} are free",
-                            lane_name(lane.head), name(lane.head), bytes_text(asked), pool.name,
+                            lane_name(lane.head), name(lane.head), asked_text(asked), pool.name,
                             free_text(lane.free_bytes), bytes_text(pool.capacity)));
     if (const std::string held = holders_text(lane.short_of); !held.empty()) {
       add_line(1, "held: " + held);

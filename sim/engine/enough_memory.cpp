@@ -24,13 +24,9 @@ constexpr std::int64_t most_bytes = std::numeric_limits<std::int64_t>::max();
 // The capacity with which the head of a lane could have started at that moment.
 [[nodiscard]] std::int64_t needed_by(const TaskGraph& graph, const Machine& machine,
                                      const StuckLane& lane) {
-  std::int64_t needed = machine.pools[lane.short_of].capacity - lane.free_bytes;
-  for (const MemoryChange& change : graph.allocations_of(lane.head)) {
-    if (change.pool == lane.short_of) {
-      needed = change.bytes > most_bytes - needed ? most_bytes : needed + change.bytes;
-    }
-  }
-  return needed;
+  const std::int64_t held = machine.pools[lane.short_of].capacity - lane.free_bytes;
+  const std::int64_t asked = asked_of(graph, lane.head, lane.short_of);
+  return asked > most_bytes - held ? most_bytes : held + asked;
 }
 
 // Each pool that somebody lacks grows to what suits the most modest of them.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -225,6 +227,17 @@ void TaskGraphBuilder::check(const Machine& machine) const {
       throw std::logic_error("held from the start: unknown pool or owner, or negative bytes");
     }
   }
+}
+
+std::int64_t asked_of(const TaskGraph& graph, TaskId task, PoolId pool) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  std::int64_t asked = 0;
+  for (const MemoryChange& change : graph.allocations_of(task)) {
+    if (change.pool == pool) {
+      asked = change.bytes > most - asked ? most : asked + change.bytes;
+    }
+  }
+  return asked;
 }
 
 TaskGraph TaskGraphBuilder::build(const Machine& machine) && {

@@ -99,6 +99,9 @@ private:
   }
 };
 
+// How many bytes a task takes of a pool when it starts; 2^63 - 1 where it is more.
+[[nodiscard]] std::int64_t asked_of(const TaskGraph& graph, TaskId task, PoolId pool);
+
 class TaskGraphBuilder {
 public:
   [[nodiscard]] TaskId add_fixed(LaneId lane, SimTime duration);

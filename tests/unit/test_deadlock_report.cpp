@@ -65,6 +65,19 @@ TEST_CASE("a task that asks for more than the pool says so") {
         "  task 0 waits for room in pool 'host'");
 }
 
+// 5000 PB twice are more than 2^63 bytes.
+TEST_CASE("a task that asks for more bytes than can be counted asks for at least as many") {
+  const Machine machine = machine_of(1, 6'000'000'000'000'000'000);
+  TaskGraphBuilder builder;
+  const TaskId task = builder.add_fixed(0, SimTime{1});
+  builder.allocate_at_start(task, weights(5'000'000'000'000'000'000));
+  builder.allocate_at_start(task, buffers(5'000'000'000'000'000'000));
+  CHECK(stop_of(std::move(builder), machine)
+            .text.starts_with("1 of 1 task can never start: pool 'host' is too small\n"
+                              "lane 'a': task 0 asks for at least 9223 PB (9223372036854775807 B) "
+                              "of pool 'host', "));
+}
+
 // The example of deadlock_report.hpp, with 3 bytes more from the start that task 0 gives
 // back: 4 of the 6 bytes of 'buffers' are what is left of task 0's.
 TEST_CASE("bytes that nobody frees leave no room, and who took them is said") {
