@@ -5,6 +5,7 @@
 #include "results/text_table.hpp"
 #include "sim/analysis/explain.hpp"
 #include "sim/base/units.hpp"
+#include "sim/base/words.hpp"
 #include "sim/engine/graph_checks.hpp"
 
 #include <fmt/format.h>
@@ -21,10 +22,6 @@ using Json = nlohmann::ordered_json;
 std::string percent(std::int64_t part, std::int64_t whole) {
   return fmt::format(
       "{:.1f} %", whole > 0 ? 100 * static_cast<double>(part) / static_cast<double>(whole) : 0.0);
-}
-
-std::string plural(std::size_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 // Why a task started when it did and not before.

@@ -105,6 +105,10 @@ struct DimensionInfo {
   for (const Unit& unit : info.units) {
     names.emplace_back(unit.name);
   }
+  // Capitals are the prefixes of large units: 'EB' is meant like 'PB' and not like 'B'.
+  if (name.front() >= 'A' && name.front() <= 'Z') {
+    std::ranges::reverse(names);
+  }
   const std::string nearest = nearest_name(name, names);
   return nearest.empty() ? example_hint(info) : fmt::format("did you mean '{}'?", nearest);
 }
@@ -266,6 +270,12 @@ std::optional<std::int64_t> parse_whole(std::string_view text, Dimension dimensi
 
 std::string format_bytes(double bytes) {
   return format_with(std::span(byte_units).first(decimal_byte_units), bytes);
+}
+
+std::string full_bytes(std::int64_t bytes) {
+  const std::string text = format_bytes(static_cast<double>(bytes));
+  const std::string exact = exact_bytes(bytes);
+  return text == exact || bytes < 10'000 ? exact : fmt::format("{} ({} B)", text, bytes);
 }
 
 std::string format_byte_rate(double bytes_per_second) {

@@ -123,6 +123,10 @@ struct ParsedQuantity {
 [[nodiscard]] std::string exact_time(SimTime time);
 [[nodiscard]] std::optional<std::int64_t> parse_whole(std::string_view text, Dimension dimension);
 
+// Bytes for people who must get every one of them: "4 GB", or "4.002 GB (4001953125 B)"
+// where four digits do not say it.
+[[nodiscard]] std::string full_bytes(std::int64_t bytes);
+
 // Human-readable, three to four significant digits: "174.8 GB", "193 GB/s",
 // "908.2 TFLOP/s", "12.4 ms". For text output only; JSON and CSV print numbers.
 [[nodiscard]] std::string format_bytes(double bytes);

@@ -163,6 +163,7 @@ TEST_CASE("An unknown unit is answered with the nearest one or an example") {
   CHECK(refusal("193 GB", rate) == "unknown unit 'GB' in 'rate' | did you mean 'GB/s'?");
   CHECK(refusal("1 TFLOPS", Dimension::flop_rate) ==
         "unknown unit 'TFLOPS' in 'rate' | did you mean 'TFLOP/s'?");
+  CHECK(refusal("1 EB", Dimension::bytes) == "unknown unit 'EB' in 'rate' | did you mean 'PB'?");
   CHECK(refusal("1 mb", Dimension::bytes) == "unknown unit 'mb' in 'rate' | did you mean 'MB'?");
   CHECK(refusal("1 kFLOP/s", Dimension::flop_rate) ==
         "unknown unit 'kFLOP/s' in 'rate' | did you mean 'FLOP/s'?");
@@ -231,6 +232,9 @@ TEST_CASE("Exact amounts print as the shortest whole number and read back withou
   CHECK(exact_bytes(std::int64_t{80} << 30) == "80 GiB");
   CHECK(exact_bytes(1'234'567) == "1234567 B");
   CHECK(exact_bytes(1024) == "1 KiB");
+  CHECK(full_bytes(1234) == "1234 B");
+  CHECK(full_bytes(4'000'000'000) == "4 GB");
+  CHECK(full_bytes(4'001'953'125) == "4.002 GB (4001953125 B)");
   CHECK(exact_time(SimTime{0}) == "0 s");
   CHECK(exact_time(SimTime{12'000'000}) == "12 us");
   CHECK(exact_time(SimTime{1'500'000'000'000}) == "1500 ms");
