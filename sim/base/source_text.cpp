@@ -25,6 +25,14 @@ constexpr std::size_t most_bytes = std::size_t{16} << 20U;
   throw InputError({Diagnostic{Place{source, 0, 0}, std::move(message), {}}});
 }
 
+[[noreturn]] void refuse_at(SourceText source, std::size_t column, std::string message) {
+  const auto line = static_cast<int>(source.lines.size());
+  throw InputError({Diagnostic{
+      Place{std::make_shared<const SourceText>(std::move(source)), line, static_cast<int>(column)},
+      std::move(message),
+      {}}});
+}
+
 [[noreturn]] void refuse_with_errno(const std::string& name, std::string_view what) {
   std::string reason = std::generic_category().message(errno);
   if (!reason.empty() && reason[0] >= 'A' && reason[0] <= 'Z') {
@@ -87,18 +95,26 @@ struct CodePoint {
   return (value < 0x20 && value != '\t' && value != '\n') || (value >= 0x7F && value < 0xA0);
 }
 
-void check_line(std::string_view line, std::size_t number, const std::string& name) {
-  for (std::size_t at = 0; at < line.size();) {
+// What is wrong at this place; empty when nothing is.
+[[nodiscard]] std::string mistake_of(const CodePoint& point) {
+  if (point.length == 0) {
+    return "not valid UTF-8";
+  }
+  if (point.value == 0) {
+    return "NUL byte";
+  }
+  return is_control(point.value)
+             ? fmt::format("control character U+{:04X}", static_cast<std::uint32_t>(point.value))
+             : std::string();
+}
+
+void check_last_line(const SourceText& source) {
+  const std::string& line = source.lines.back();
+  std::size_t column = 1;
+  for (std::size_t at = 0; at < line.size(); ++column) {
     const CodePoint point = decode_at(line, at);
-    if (point.length == 0) {
-      refuse(name, fmt::format("not valid UTF-8 on line {}", number));
-    }
-    if (point.value == 0) {
-      refuse(name, fmt::format("NUL byte on line {}", number));
-    }
-    if (is_control(point.value)) {
-      refuse(name, fmt::format("control character U+{:04X} on line {}",
-                               static_cast<std::uint32_t>(point.value), number));
+    if (std::string mistake = mistake_of(point); !mistake.empty()) {
+      refuse_at(source, column, std::move(mistake));
     }
     at += point.length;
   }
@@ -150,7 +166,7 @@ std::shared_ptr<const SourceText> make_source(std::string_view text, const std::
       line.remove_suffix(1);
     }
     source.lines.emplace_back(line);
-    check_line(line, source.lines.size(), name);
+    check_last_line(source);
   }
   return std::make_shared<const SourceText>(std::move(source));
 }

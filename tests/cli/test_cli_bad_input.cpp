@@ -71,7 +71,9 @@ TEST_CASE("A setting without path, '=' or value is refused") {
   check_setting("batch.micro=1 # c", 13, "' #' starts a comment", "quote the value");
   check_refused(with({""}), "--set:1:1: error: missing '='\n      write path=value\n");
   check_refused(with({"batch.micro=1\n2"}), "--set: error: an assignment must be a single line\n");
-  check_refused(with({"title=a\x1b[31m"}), "--set: error: control character U+001B on line 1\n");
+  check_refused(with({"title=a\x1b[31m"}), "--set:1:8: error: control character U+001B\n"
+                                           "    1 | title=a [31m\n"
+                                           "      |        ^\n");
 }
 
 TEST_CASE("Unknown names are refused with the nearest one") {
@@ -228,13 +230,16 @@ TEST_CASE("What is no readable file is refused with its name, and nothing hangs"
 TEST_CASE("Text that is no YAML text is refused") {
   check_text("", ": error: the document is empty");
   check_text("# nothing\n", ": error: the document is empty");
-  check_text(extending + std::string("title: a\0b\n", 11), ": error: NUL byte on line 3");
-  check_text(extending + "title: \"\xff\"\n", ": error: not valid UTF-8 on line 3");
-  check_text(extending + "title: a\x1b[31m\n", ": error: control character U+001B on line 3");
+  check_text(extending + std::string("title: a\0b\n", 11),
+             ":3:9: error: NUL byte\n    3 | title: a b\n      |         ^");
+  check_text(extending + "title: \"\xff\"\n",
+             ":3:9: error: not valid UTF-8\n    3 | title: \"\uFFFD\"\n      |         ^");
+  check_text(extending + "title: a\x1b[31m\n",
+             ":3:9: error: control character U+001B\n    3 | title: a [31m\n      |         ^");
   check_text(std::string("\x7f"
                          "ELF\2\1\1\0\0\0",
                          10),
-             ": error: control character U+007F on line 1");
+             ":1:1: error: control character U+007F\n    1 |  ELF      \n      | ^");
   check_text(extending + "# " + std::string(17'000'000, 'x') + "\n", ": error: larger than 16 MiB");
   check_text("- a\n", ": error: 'scenario' must be a map, not a list");
 }

@@ -121,7 +121,9 @@ TEST_CASE("A path that cannot be followed is refused") {
         "    1 | l.x=1\n"
         "      | ^");
   CHECK(after_set(text, {"a=1\nb=2"}) == "--set: error: an assignment must be a single line");
-  CHECK(after_set(text, {"a=\xFF"}) == "--set: error: not valid UTF-8 on line 1");
+  CHECK(after_set(text, {"a=\xFF"}) == "--set:1:3: error: not valid UTF-8\n"
+                                       "    1 | a=\uFFFD\n"
+                                       "      |   ^");
 }
 
 TEST_CASE("A value that cannot be read is refused and changes nothing") {
