@@ -6,6 +6,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spillway::test {
@@ -154,6 +155,17 @@ TEST_CASE("Loops that could not be skipped are refused") {
   Chain other_lanes = chain(6, 10, PoolMode::record, 0);
   other_lanes.loops[0].tasks.push_back(1);
   refuses(other_lanes);
+  // Ends on two lanes, of one loop or of two; one that leaves nothing out counts, too.
+  Chain two_lanes;
+  two_lanes.machine.lanes = {{"a"}, {"b"}};
+  TaskGraphBuilder builder;
+  static_cast<void>(builder.add_fixed(0, SimTime{5}));
+  static_cast<void>(builder.add_fixed(1, SimTime{5}));
+  two_lanes.graph = std::move(builder).build(two_lanes.machine);
+  two_lanes.loops = {{{0, 1}, {1, 1}, 10}};
+  refuses(two_lanes);
+  two_lanes.loops = {{{0}, {1, 1}, 10}, {{1}, {1, 1}, 0}};
+  refuses(two_lanes);
 }
 
 TEST_CASE("Time that would pass 53 days is refused when it is skipped") {
