@@ -1,6 +1,7 @@
 // Turns exceptions into messages and exit codes; nothing else.
 #include "sim/cli/commands.hpp"
 #include "sim/engine/engine.hpp"
+#include "sim/graph_file/replay_named.hpp"
 
 #include <fmt/format.h>
 
@@ -16,6 +17,9 @@ int main(int argc, char** argv) {
   } catch (const spillway::InputError& error) {
     fmt::print(stderr, "{}\n", error.what());
     return static_cast<int>(ExitCode::bad_input);
+  } catch (const spillway::FileDeadlock& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return static_cast<int>(error.out_of_memory() ? ExitCode::no : ExitCode::bad_input);
   } catch (const spillway::Deadlock& error) { // what() names the cause
     fmt::print(stderr, "error: {}\n", error.what());
     return static_cast<int>(error.out_of_memory() ? ExitCode::no : ExitCode::bad_input);

@@ -1,13 +1,16 @@
 #include "sim/engine/deadlock_report.hpp"
 
 #include "sim/base/units.hpp"
+#include "sim/base/words.hpp"
 #include "sim/engine/standstill.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -23,29 +26,14 @@ constexpr std::size_t most_steps = 6;  // from one lane towards a cause
 constexpr std::size_t most_holders = 4;
 constexpr std::size_t most_releases = 2;
 
-// Exact: "4 GB", or "4.002 GB (4001953125 B)" where four digits do not say it.
-[[nodiscard]] std::string bytes_text(std::int64_t bytes) {
-  const std::string text = format_bytes(static_cast<double>(bytes));
-  const std::string exact = exact_bytes(bytes);
-  return text == exact || bytes < 10'000 ? exact : fmt::format("{} ({} B)", text, bytes);
-}
-
 // A pool may hold more than its capacity from the start.
 [[nodiscard]] std::string free_text(std::int64_t bytes) {
-  return bytes_text(std::max(bytes, std::int64_t{0}));
+  return full_bytes(std::max(bytes, std::int64_t{0}));
 }
 
 [[nodiscard]] std::string asked_text(std::int64_t bytes) {
   const bool counted = bytes < std::numeric_limits<std::int64_t>::max();
-  return (counted ? "" : "at least ") + bytes_text(bytes);
-}
-
-[[nodiscard]] std::string joined(const std::vector<std::string>& parts) {
-  std::string text;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
-  }
-  return text;
+  return (counted ? "" : "at least ") + full_bytes(bytes);
 }
 
 class Report {
@@ -59,8 +47,8 @@ public:
     add_circles();
     add_lanes();
     const bool lacks_memory =
-        std::ranges::any_of(stuck_, [](const StuckLane& lane) { return lane.short_of != no_id; });
-    return {headline() + text_, lacks_memory && state_.circles().empty()};
+        std::ranges::any_of(stuck_, [](const StuckLane& lane) { return !lane.lacks.empty(); });
+    return {headline() + text_, lacks_memory && state_.circles().empty(), at_fault_};
   }
 
 private:
@@ -76,22 +64,32 @@ private:
     text_ += "\n" + std::string(2 * indent, ' ') + line;
   }
 
-  // What is wrong in a few words; pools were collected on the way.
+  // What is wrong in a few words; pools were collected on the way. Where none is to blame
+  // for itself, all that somebody lacks are: their tasks starve each other.
   [[nodiscard]] std::string headline() const {
     std::vector<std::string> reasons;
     if (!state_.circles().empty()) {
       reasons.emplace_back("they wait for each other in a circle");
     }
-    if (!too_small_.empty()) {
-      const std::vector<std::string> pools(too_small_.begin(), too_small_.end());
-      reasons.push_back(fmt::format("pool{} {} {} too small", pools.size() == 1 ? "" : "s",
-                                    joined(pools), pools.size() == 1 ? "is" : "are"));
+    const bool all = to_blame_.empty() && state_.circles().empty();
+    if (const std::set<PoolId>& pools = all ? lacking_ : to_blame_; !pools.empty()) {
+      reasons.push_back("there is no room in " + pools_text(pools));
     }
     if (reasons.empty()) {
       reasons.emplace_back("others never end");
     }
-    return fmt::format("{} of {} task{} can never start: {}", state_.left_count(),
-                       graph_.task_count(), graph_.task_count() == 1 ? "" : "s", joined(reasons));
+    return fmt::format("{} of {} can never start: {}", state_.left_count(),
+                       plural(graph_.task_count(), "task"), joined(reasons));
+  }
+
+  // "pool 'a'" or "pools 'a' and 'b'"
+  [[nodiscard]] std::string pools_text(const std::set<PoolId>& pools) const {
+    std::vector<std::string> quoted;
+    quoted.reserve(pools.size());
+    for (const PoolId pool : pools) {
+      quoted.push_back(fmt::format("'{}'", machine_.pools[pool].name));
+    }
+    return (pools.size() == 1 ? "pool " : "pools ") + joined(quoted);
   }
 
   // ---- Who waits for whom ----
@@ -115,13 +113,14 @@ private:
 
   void add_circles() {
     const std::size_t shown = std::min(state_.circles().size(), most_circles);
+    at_fault_ = shown > 0 ? state_.circles().front().front().task : no_id;
     for (std::size_t i = 0; i < shown; ++i) {
       add_line(0, fmt::format("a circle of {} waits", state_.circles()[i].size()));
       add_waits(1, state_.circles()[i]);
     }
     if (shown < state_.circles().size()) {
       const std::size_t more = state_.circles().size() - shown;
-      add_line(0, fmt::format("and {} more circle{}", more, more == 1 ? "" : "s"));
+      add_line(0, fmt::format("and {}", plural(more, "more circle")));
     }
   }
 
@@ -144,16 +143,19 @@ private:
     }
     if (state_.is_in_circle(task)) {
       add_line(indent, fmt::format("{} waits in a circle, see above", name(task)));
-    } else if (const PoolId pool = pool_missed_by(task); pool != no_id) {
-      add_line(indent, fmt::format("{} waits for room in pool '{}'", name(task),
-                                   machine_.pools[pool].name));
+    } else if (const std::set<PoolId> pools = pools_missed_by(task); !pools.empty()) {
+      add_line(indent, fmt::format("{} waits for room in {}", name(task), pools_text(pools)));
     } else {
       add_line(indent, fmt::format("{} never ends", name(task)));
     }
   }
 
-  [[nodiscard]] PoolId pool_missed_by(TaskId head) const {
-    return std::ranges::find(stuck_, head, &StuckLane::head)->short_of;
+  [[nodiscard]] std::set<PoolId> pools_missed_by(TaskId head) const {
+    std::set<PoolId> pools;
+    for (const Shortage& shortage : std::ranges::find(stuck_, head, &StuckLane::head)->lacks) {
+      pools.insert(shortage.pool);
+    }
+    return pools;
   }
 
   // ---- Lanes ----
@@ -162,28 +164,37 @@ private:
     const std::vector<StuckLane> lanes = lanes_by_distance();
     const std::size_t listed = std::min(lanes.size(), most_lanes);
     for (const StuckLane& lane : std::span(lanes).first(listed)) {
-      if (lane.short_of != no_id) {
-        add_starved(lane);
-        continue;
-      }
-      const std::vector<Wait> way = state_.way_to_cause(lane.head, most_steps + 1);
-      if (way.empty()) {
-        add_line(0, fmt::format("lane '{}': {} never ends", lane_name(lane.head), name(lane.head)));
-        continue;
-      }
-      add_line(0, fmt::format("lane '{}': {}", lane_name(lane.head), wait_text(way.front())));
-      add_way(1, lane.head, way, 1);
-      listed_.insert(lane.head);
+      add_lane(lane);
     }
     for (const StuckLane& lane : std::span(lanes).subspan(listed)) {
-      if (lane.short_of != no_id && state_.circles().empty()) {
-        note_too_small(lane.short_of);
+      for (const Shortage& shortage : lane.lacks) {
+        note(lane.head, shortage.pool, never_has_room(lane.head, shortage.pool));
       }
     }
     if (lanes.size() > listed) {
       const std::size_t more = lanes.size() - listed;
-      add_line(0, fmt::format("and {} more lane{}", more, more == 1 ? "" : "s"));
+      add_line(0, fmt::format("and {}", plural(more, "more lane")));
     }
+    if (at_fault_ == no_id) {
+      at_fault_ = lanes.front().head;
+    }
+  }
+
+  void add_lane(const StuckLane& lane) {
+    for (const Shortage& shortage : lane.lacks) {
+      add_shortage(lane.head, shortage);
+    }
+    if (!lane.lacks.empty()) {
+      return;
+    }
+    const std::vector<Wait> way = state_.way_to_cause(lane.head, most_steps + 1);
+    if (way.empty()) {
+      add_line(0, fmt::format("lane '{}': {} never ends", lane_name(lane.head), name(lane.head)));
+      return;
+    }
+    add_line(0, fmt::format("lane '{}': {}", lane_name(lane.head), wait_text(way.front())));
+    add_way(1, lane.head, way, 1);
+    listed_.insert(lane.head);
   }
 
   // Without those that wait in a circle shown. Those that lack memory come first, then
@@ -205,22 +216,24 @@ private:
     return sorted;
   }
 
-  void add_starved(const StuckLane& lane) {
-    const Pool& pool = machine_.pools[lane.short_of];
-    const std::int64_t asked = asked_of(graph_, lane.head, lane.short_of);
-    add_line(0, fmt::format("lane '{}': {} asks for {} of pool '{}', of which {} of {} are free",
-                            lane_name(lane.head), name(lane.head), asked_text(asked), pool.name,
-                            free_text(lane.free_bytes), bytes_text(pool.capacity)));
-    if (const std::string held = holders_text(lane.short_of); !held.empty()) {
+  void add_shortage(TaskId head, const Shortage& shortage) {
+    const Pool& pool = machine_.pools[shortage.pool];
+    add_line(0, fmt::format("lane '{}': {} asks for {} of pool '{}', which has {} of {} free",
+                            lane_name(head), name(head),
+                            asked_text(asked_of(graph_, head, shortage.pool)), pool.name,
+                            free_text(shortage.free_bytes), full_bytes(pool.capacity)));
+    if (const std::string held = holders_text(shortage.pool); !held.empty()) {
       add_line(1, "held: " + held);
     }
-    if (explain_shortage(lane, asked) || state_.circles().empty()) {
-      note_too_small(lane.short_of);
-    }
+    note(head, shortage.pool, explain_shortage(head, shortage.pool));
   }
 
-  void note_too_small(PoolId pool) {
-    too_small_.insert(fmt::format("'{}'", machine_.pools[pool].name));
+  void note(TaskId head, PoolId pool, bool at_fault) {
+    lacking_.insert(pool);
+    if (at_fault) {
+      to_blame_.insert(pool);
+      at_fault_ = at_fault_ == no_id ? head : at_fault_;
+    }
   }
 
   [[nodiscard]] std::string holders_text(PoolId pool) const {
@@ -231,7 +244,7 @@ private:
         parts.push_back(fmt::format("{} more", holders.size() - most_holders));
         break;
       }
-      parts.push_back(fmt::format("{} by '{}' ({})", bytes_text(holder.bytes),
+      parts.push_back(fmt::format("{} by '{}' ({})", full_bytes(holder.bytes),
                                   machine_.pools[pool].owners[holder.owner], takers_text(holder)));
     }
     return joined(parts);
@@ -245,7 +258,7 @@ private:
     for (const TaskId task : holder.tasks) {
       if (takers.size() == most_holders) {
         const std::size_t more = holder.tasks.size() - most_holders;
-        takers.push_back(fmt::format("{} more task{}", more, more == 1 ? "" : "s"));
+        takers.push_back(plural(more, "more task"));
         break;
       }
       takers.push_back(name(task));
@@ -253,66 +266,67 @@ private:
     return joined(takers);
   }
 
+  // What is held of a pool whoever ends.
+  [[nodiscard]] std::int64_t kept_of(PoolId pool) {
+    const auto [found, is_new] = kept_.try_emplace(pool, 0);
+    if (is_new) {
+      found->second = state_.held_after(pool, std::vector<char>(graph_.task_count(), 1));
+    }
+    return found->second;
+  }
+
+  [[nodiscard]] bool never_has_room(TaskId head, PoolId pool) {
+    return asked_of(graph_, head, pool) > machine_.pools[pool].capacity - kept_of(pool);
+  }
+
   // Why there is never room: the pool, what is never freed, what is freed too late, or
   // else what is freed by tasks that are stuck elsewhere (false: not this pool's fault).
-  bool explain_shortage(const StuckLane& lane, std::int64_t asked) {
-    const std::int64_t capacity = machine_.pools[lane.short_of].capacity;
+  bool explain_shortage(TaskId head, PoolId pool) {
+    const std::int64_t asked = asked_of(graph_, head, pool);
+    const std::int64_t capacity = machine_.pools[pool].capacity;
     if (asked > capacity) {
-      add_line(1, fmt::format("that is more than the whole pool: {} never fits", name(lane.head)));
+      add_line(1, fmt::format("that is more than the whole pool: {} never fits", name(head)));
       return true;
     }
-    const std::vector<char> everyone(graph_.task_count(), 1);
-    const std::int64_t kept = state_.held_after(lane.short_of, everyone);
-    if (asked > capacity - kept) {
-      add_line(1, fmt::format("{} are never freed, so at most {} can ever be free",
-                              bytes_text(kept), free_text(capacity - kept)));
-      add_needed(lane, kept, asked);
+    if (never_has_room(head, pool)) {
+      add_line(1, fmt::format("never freed: {}, so at most {} can ever be free",
+                              full_bytes(kept_of(pool)), free_text(capacity - kept_of(pool))));
       return true;
     }
-    std::vector<char> too_late = state_.order().waiting_for(lane.head);
-    too_late[lane.head] = 1;
+    std::vector<char> too_late = state_.order().waiting_for(head);
+    too_late[head] = 1;
     std::vector<char> in_time(too_late.size());
     std::ranges::transform(too_late, in_time.begin(),
                            [](char late) { return late != 0 ? char{0} : char{1}; });
-    const std::int64_t until_then = state_.held_after(lane.short_of, in_time);
+    const std::int64_t until_then = state_.held_after(pool, in_time);
     const bool is_too_late = asked > capacity - until_then;
-    add_releases(lane, is_too_late ? too_late : in_time);
+    add_releases(head, pool, is_too_late ? too_late : in_time);
     if (is_too_late) {
       add_line(1, fmt::format("so at most {} can be free before {} starts",
-                              free_text(capacity - until_then), name(lane.head)));
-      add_needed(lane, until_then, asked);
+                              free_text(capacity - until_then), name(head)));
     }
     return is_too_late;
   }
 
-  // The capacity with which a task could start while so much is held. That is no promise
-  // for the whole graph: others may take what is there first, or starve later.
-  void add_needed(const StuckLane& lane, std::int64_t held, std::int64_t asked) {
-    if (asked <= std::numeric_limits<std::int64_t>::max() - held) {
-      add_line(1, fmt::format("{} could start in a pool of {}, others may need more",
-                              name(lane.head), bytes_text(held + asked)));
-    }
-  }
-
   // What would have to end first, of those tasks that count.
-  void add_releases(const StuckLane& lane, std::span<const char> counts) {
-    std::vector<Standstill::Release> releases = state_.releases(lane.short_of);
+  void add_releases(TaskId head, PoolId pool, std::span<const char> counts) {
+    std::vector<Standstill::Release> releases = state_.releases(pool);
     std::erase_if(releases, [&](const Standstill::Release& r) { return counts[r.task] == 0; });
     const std::size_t shown = std::min(releases.size(), most_releases);
     for (std::size_t i = 0; i < shown; ++i) {
       const Standstill::Release& release = releases[i];
-      add_line(1, fmt::format("{} of '{}' are freed when {} ends", bytes_text(release.bytes),
-                              machine_.pools[lane.short_of].owners[release.owner],
-                              name(release.task)));
-      const std::vector<Wait> back = state_.order().chain(release.task, lane.head);
+      add_line(1,
+               fmt::format("{} frees {} of '{}' when it ends", name(release.task),
+                           full_bytes(release.bytes), machine_.pools[pool].owners[release.owner]));
+      const std::vector<Wait> back = state_.order().chain(release.task, head);
       if (!back.empty()) {
         add_waits(2, back);
-      } else if (release.task != lane.head) {
+      } else if (release.task != head) {
         add_way(2, release.task, state_.way_to_cause(release.task, most_steps + 1), 0);
       }
     }
     if (shown < releases.size()) {
-      add_line(1, fmt::format("and {} more that would free some", releases.size() - shown));
+      add_line(1, fmt::format("and {} more would free some", releases.size() - shown));
     }
   }
 
@@ -321,8 +335,11 @@ private:
   std::span<const StuckLane> stuck_;
   std::span<const std::string> names_;
   Standstill state_;
-  std::set<TaskId> listed_;         // heads of lanes that wait for others
-  std::set<std::string> too_small_; // pools, quoted
+  std::set<TaskId> listed_; // heads of lanes that wait for others
+  std::map<PoolId, std::int64_t> kept_;
+  std::set<PoolId> lacking_;  // somebody does not fit
+  std::set<PoolId> to_blame_; // of those: for itself, whatever room the others have
+  TaskId at_fault_ = no_id;
   std::string text_;
 };
 

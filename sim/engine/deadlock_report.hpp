@@ -7,11 +7,10 @@
 //
 // Example, pool 'buffers' of 10 B of which task 0 took 6 and task 1 asks for 5:
 //
-//   1 of 2 tasks can never start: pool 'buffers' is too small
-//   lane 'copies': task 1 asks for 5 B of pool 'buffers', of which 4 B of 10 B are free
+//   1 of 2 tasks can never start: there is no room in pool 'buffers'
+//   lane 'copies': task 1 asks for 5 B of pool 'buffers', which has 4 B of 10 B free
 //     held: 6 B by 'prefetch' (task 0)
-//     6 B are never freed, so at most 4 B can ever be free
-//     task 1 could start in a pool of 11 B, others may need more
+//     never freed: 6 B, so at most 4 B can ever be free
 #pragma once
 
 #include "sim/engine/machine.hpp"
@@ -20,21 +19,30 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace spillway {
+
+// A pool in which a task does not fit.
+struct Shortage {
+  PoolId pool = no_id;
+  std::int64_t free_bytes = 0; // below zero where a pool holds more than its capacity
+};
 
 // A lane that has tasks left although nothing can run.
 struct StuckLane {
   LaneId lane = no_id;
   TaskId head = no_id;
-  PoolId short_of = no_id; // no_id = the head depends on a task that never ended
-  std::int64_t free_bytes = 0;
+  std::vector<Shortage> lacks; // by pool; empty: the head depends on a task that never ended
 };
 
 struct DeadlockText {
   std::string text; // several lines, none of them ends the text
   // False when tasks wait in a circle or lack no memory, so that no amount of it helps.
   bool out_of_memory = false;
+  // Where to look first: a task of a circle, one that asks for more than there can be, or
+  // else the first of those that are stuck.
+  TaskId at_fault = no_id;
 };
 
 // `stuck` holds every lane that has tasks left, in ascending order. `task_names` is

@@ -39,6 +39,7 @@ private:
   void free_memory(TaskId task);
   void wake_starved_lanes();
 
+  [[nodiscard]] std::vector<Shortage> shortages_of(TaskId task) const;
   [[noreturn]] void report_deadlock() const;
 
   const TaskGraph& graph_;
@@ -278,6 +279,22 @@ void Replay::wake_starved_lanes() {
   freed_pools_.clear();
 }
 
+std::vector<Shortage> Replay::shortages_of(TaskId task) const {
+  std::vector<Shortage> lacks;
+  std::span<const MemoryChange> rest = graph_.allocations_of(task);
+  while (!rest.empty()) {
+    const PoolId pool = rest.front().pool; // rows are sorted by it
+    const auto next = std::ranges::find_if(
+        rest, [pool](const MemoryChange& change) { return change.pool != pool; });
+    const auto count = static_cast<std::size_t>(next - rest.begin());
+    if (state_.ledger.first_pool_without_room(rest.first(count)) != no_id) {
+      lacks.push_back({pool, state_.ledger.room(pool)});
+    }
+    rest = rest.subspan(count);
+  }
+  return lacks;
+}
+
 void Replay::report_deadlock() const {
   std::vector<StuckLane> stuck;
   for (LaneId lane = 0; lane < state_.lanes.size(); ++lane) {
@@ -285,10 +302,9 @@ void Replay::report_deadlock() const {
     if (state.head == no_id) {
       continue;
     }
-    StuckLane& entry = stuck.emplace_back(StuckLane{lane, state.head, no_id, 0});
+    stuck.push_back({lane, state.head, {}});
     if (state.stage == HeadStage::starved) {
-      entry.short_of = state.short_of;
-      entry.free_bytes = state_.ledger.room(state.short_of);
+      stuck.back().lacks = shortages_of(state.head);
     }
   }
   throw Deadlock(describe_deadlock(graph_, state_.machine, stuck, task_names_), stuck);

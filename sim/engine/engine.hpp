@@ -68,13 +68,16 @@ namespace spillway {
 class Deadlock : public std::runtime_error {
 public:
   Deadlock(const DeadlockText& why, std::vector<StuckLane> stuck)
-      : std::runtime_error(why.text), out_of_memory_(why.out_of_memory), stuck_(std::move(stuck)) {}
+      : std::runtime_error(why.text), out_of_memory_(why.out_of_memory), at_fault_(why.at_fault),
+        stuck_(std::move(stuck)) {}
   // True when larger pools would let every task run, false when tasks wait in a circle.
   [[nodiscard]] bool out_of_memory() const { return out_of_memory_; }
+  [[nodiscard]] TaskId at_fault() const { return at_fault_; }
   [[nodiscard]] const std::vector<StuckLane>& stuck() const { return stuck_; }
 
 private:
   bool out_of_memory_;
+  TaskId at_fault_;
   std::vector<StuckLane> stuck_;
 };
 

@@ -85,7 +85,7 @@ Standstill::Standstill(const TaskGraph& graph, const Machine& machine,
   }
   for (const StuckLane& lane : stuck) {
     head_[lane.lane] = lane.head;
-    lacks_memory_[lane.lane] = lane.short_of != no_id ? 1 : 0;
+    lacks_memory_[lane.lane] = lane.lacks.empty() ? 0 : 1;
   }
   find_ways(find_causes());
 }

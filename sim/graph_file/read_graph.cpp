@@ -228,6 +228,7 @@ private:
       return;
     }
     static_cast<void>(in.required_child("name"));
+    result_.task_places.push_back(named ? name->place : node.place);
     const LaneId lane = read_lane(in);
     if (in.has("work")) {
       add_flow(in, lane);

@@ -153,32 +153,40 @@ TEST_CASE("a pool that is too small is the answer no, with who holds it") {
   CHECK(result.exit_code == 1);
   CHECK(result.out.empty());
   CHECK(result.err ==
-        "error: 3 of 4 tasks can never start: pool 'HBM' is too small\n"
-        "lane 'loads': 'load 2' asks for 4 GB of pool 'HBM', of which 3 GB of 10 GB are free\n"
+        "tests/graphs/starvation.yaml:10:12: error: 3 of 4 tasks can never start: there is no room "
+        "in "
+        "pool 'HBM'\n"
+        "   10 |   - {name: load 2, lane: loads, work: 4 GB, over: {link: 1}, allocate: {HBM: "
+        "{inputs: 4 GB}}}\n"
+        "      |            ^\n"
+        "lane 'loads': 'load 2' asks for 4 GB of pool 'HBM', which has 3 GB of 10 GB free\n"
         "  held: 4 GB by 'inputs' ('load 1') and 3 GB by 'weights' (from the start)\n"
-        "  4 GB of 'inputs' are freed when 'product' ends\n"
+        "  'product' frees 4 GB of 'inputs' when it ends\n"
         "    'product' waits for 'load 2': dependency\n"
         "  so at most 3 GB can be free before 'load 2' starts\n"
-        "  'load 2' could start in a pool of 11 GB, others may need more\n"
         "lane 'compute': 'product' waits for 'load 2': dependency\n"
         "  'load 2' waits for room in pool 'HBM'\n"
         "lane 'stores': 'store' waits for 'product': dependency\n"
         "  'product' waits, see lane 'compute'\n"
-        "with 11 GB in pool 'HBM' every task ends, as a replay shows\n");
+        "with 11 GB in pool 'HBM' there is room enough: every task ends, as a replay shows\n");
 }
 
 TEST_CASE("tasks that wait in a circle are wrong input, with every step") {
   const ProgramResult result = ask({"replay", "tests/graphs/cycle.yaml"});
   CHECK(result.exit_code == 2);
   CHECK(result.out.empty());
-  CHECK(result.err == "error: 6 of 6 tasks can never start: they wait for each other in a circle\n"
-                      "a circle of 4 waits\n"
-                      "  'forward' waits for 'reload': dependency\n"
-                      "  'reload' waits for 'offload': lane 'copies' runs it first\n"
-                      "  'offload' waits for 'backward': dependency\n"
-                      "  'backward' waits for 'forward': lane 'compute' runs it first\n"
-                      "lane 'optimizer': 'update' waits for 'backward': dependency\n"
-                      "  'backward' waits in a circle, see above\n");
+  CHECK(result.err ==
+        "tests/graphs/cycle.yaml:6:12: error: 6 of 6 tasks can never start: they wait "
+        "for each other in a circle\n"
+        "    6 |   - {name: forward, lane: compute, time: 1 ms, after: [reload]}\n"
+        "      |            ^\n"
+        "a circle of 4 waits\n"
+        "  'forward' waits for 'reload': dependency\n"
+        "  'reload' waits for 'offload': lane 'copies' runs it first\n"
+        "  'offload' waits for 'backward': dependency\n"
+        "  'backward' waits for 'forward': lane 'compute' runs it first\n"
+        "lane 'optimizer': 'update' waits for 'backward': dependency\n"
+        "  'backward' waits in a circle, see above\n");
 }
 
 TEST_CASE("what replay cannot read or count is refused") {
@@ -194,15 +202,19 @@ TEST_CASE("what replay cannot read or count is refused") {
   const std::string frees =
       folder.write("frees.yaml", "kind: task_graph\nlanes: [a]\npools: {HBM: {capacity: 1 GB}}\n"
                                  "tasks: [{name: t, lane: a, time: 1 s, free: {HBM: {x: 5 B}}}]\n");
-  check_refused({"replay", frees}, frees +
-                                       ": error: task 't' frees 5 B of pool 'HBM' for 'x', which "
-                                       "holds 0 B then\n"
-                                       "      an owner frees what tasks that started before have "
-                                       "allocated for it\n");
+  check_refused({"replay", frees},
+                frees +
+                    ":4:16: error: task 't' frees 5 B of pool 'HBM' for 'x', which holds 0 B "
+                    "then\n"
+                    "    4 | tasks: [{name: t, lane: a, time: 1 s, free: {HBM: {x: 5 B}}}]\n"
+                    "      |                ^ an owner frees what tasks that started before have "
+                    "allocated for it\n");
   const std::string slow =
       folder.write("slow.yaml", graph_with("  - {name: t, lane: a, work: 1e300, limit: 1}\n"));
   check_refused({"replay", slow},
-                slow + ": error: task 't': a flow takes longer than 2^62 ps (53 days)\n");
+                slow + ":4:12: error: task 't': a flow takes longer than 2^62 ps (53 days)\n"
+                       "    4 |   - {name: t, lane: a, work: 1e300, limit: 1}\n"
+                       "      |            ^\n");
   const std::string scenario =
       folder.write("scenario.yaml", "kind: scenario\nextends: deepseek-v3-gb200\n");
   check_refused({"replay", scenario}, scenario +

@@ -32,6 +32,7 @@ struct Stop {
   std::string text;
   bool out_of_memory = false;
   std::vector<StuckLane> stuck;
+  TaskId at_fault = no_id;
 };
 
 Stop stop_of(TaskGraphBuilder&& builder, const Machine& machine) {
@@ -39,9 +40,9 @@ Stop stop_of(TaskGraphBuilder&& builder, const Machine& machine) {
   try {
     static_cast<void>(replay(graph, machine));
   } catch (const Deadlock& deadlock) {
-    return {deadlock.what(), deadlock.out_of_memory(), deadlock.stuck()};
+    return {deadlock.what(), deadlock.out_of_memory(), deadlock.stuck(), deadlock.at_fault()};
   }
-  return {"no deadlock", false, {}};
+  return {"no deadlock", false, {}, no_id};
 }
 
 TEST_CASE("a task that asks for more than the pool says so") {
@@ -54,15 +55,15 @@ TEST_CASE("a task that asks for more than the pool says so") {
   const Stop stop = stop_of(std::move(builder), machine);
   CHECK(stop.out_of_memory);
   REQUIRE(stop.stuck.size() == 2);
-  CHECK(stop.stuck[0].short_of == 0);
-  CHECK(stop.stuck[0].free_bytes == 10);
-  CHECK(stop.stuck[1].short_of == no_id);
-  CHECK(stop.text ==
-        "2 of 2 tasks can never start: pool 'host' is too small\n"
-        "lane 'a': task 0 asks for 11 B of pool 'host', of which 10 B of 10 B are free\n"
-        "  that is more than the whole pool: task 0 never fits\n"
-        "lane 'b': task 1 waits for task 0: dependency\n"
-        "  task 0 waits for room in pool 'host'");
+  REQUIRE(stop.stuck[0].lacks.size() == 1);
+  CHECK(stop.stuck[0].lacks[0].pool == 0);
+  CHECK(stop.stuck[0].lacks[0].free_bytes == 10);
+  CHECK(stop.stuck[1].lacks.empty());
+  CHECK(stop.text == "2 of 2 tasks can never start: there is no room in pool 'host'\n"
+                     "lane 'a': task 0 asks for 11 B of pool 'host', which has 10 B of 10 B free\n"
+                     "  that is more than the whole pool: task 0 never fits\n"
+                     "lane 'b': task 1 waits for task 0: dependency\n"
+                     "  task 0 waits for room in pool 'host'");
 }
 
 // 5000 PB twice are more than 2^63 bytes.
@@ -73,7 +74,7 @@ TEST_CASE("a task that asks for more bytes than can be counted asks for at least
   builder.allocate_at_start(task, weights(5'000'000'000'000'000'000));
   builder.allocate_at_start(task, buffers(5'000'000'000'000'000'000));
   CHECK(stop_of(std::move(builder), machine)
-            .text.starts_with("1 of 1 task can never start: pool 'host' is too small\n"
+            .text.starts_with("1 of 1 task can never start: there is no room in pool 'host'\n"
                               "lane 'a': task 0 asks for at least 9223 PB (9223372036854775807 B) "
                               "of pool 'host', "));
 }
@@ -92,11 +93,10 @@ TEST_CASE("bytes that nobody frees leave no room, and who took them is said") {
   builder.allocate_at_start(builder.add_fixed(0, SimTime{1}), weights(5));
   const Stop stop = stop_of(std::move(builder), machine);
   CHECK(stop.out_of_memory);
-  CHECK(stop.text == "1 of 2 tasks can never start: pool 'host' is too small\n"
-                     "lane 'a': task 1 asks for 5 B of pool 'host', of which 4 B of 10 B are free\n"
+  CHECK(stop.text == "1 of 2 tasks can never start: there is no room in pool 'host'\n"
+                     "lane 'a': task 1 asks for 5 B of pool 'host', which has 4 B of 10 B free\n"
                      "  held: 6 B by 'buffers' (from the start and task 0)\n"
-                     "  6 B are never freed, so at most 4 B can ever be free\n"
-                     "  task 1 could start in a pool of 11 B, others may need more");
+                     "  never freed: 6 B, so at most 4 B can ever be free");
 }
 
 // Task 1 asks for 6 of 10 bytes; task 0 took 5, which task 2 frees, which waits for task
@@ -114,14 +114,13 @@ TEST_CASE("bytes that are freed too late are followed to the task that waits for
   builder.depend(between, asks);
   const Stop stop = stop_of(std::move(builder), machine);
   CHECK(stop.out_of_memory);
-  CHECK(stop.text == "3 of 4 tasks can never start: pool 'host' is too small\n"
-                     "lane 'a': task 1 asks for 6 B of pool 'host', of which 5 B of 10 B are free\n"
+  CHECK(stop.text == "3 of 4 tasks can never start: there is no room in pool 'host'\n"
+                     "lane 'a': task 1 asks for 6 B of pool 'host', which has 5 B of 10 B free\n"
                      "  held: 5 B by 'buffers' (task 0)\n"
-                     "  5 B of 'buffers' are freed when task 2 ends\n"
+                     "  task 2 frees 5 B of 'buffers' when it ends\n"
                      "    task 2 waits for task 3: dependency\n"
                      "    task 3 waits for task 1: dependency\n"
                      "  so at most 5 B can be free before task 1 starts\n"
-                     "  task 1 could start in a pool of 11 B, others may need more\n"
                      "lane 'c': task 3 waits for task 1: dependency\n"
                      "  task 1 waits for room in pool 'host'\n"
                      "lane 'b': task 2 waits for task 3: dependency\n"
@@ -136,12 +135,11 @@ TEST_CASE("a task that would free the bytes itself at its end waits for itself")
   builder.allocate_at_start(task, buffers(5));
   builder.free_at_end(task, weights(6));
   CHECK(stop_of(std::move(builder), machine).text ==
-        "1 of 1 task can never start: pool 'host' is too small\n"
-        "lane 'a': task 0 asks for 5 B of pool 'host', of which 4 B of 10 B are free\n"
+        "1 of 1 task can never start: there is no room in pool 'host'\n"
+        "lane 'a': task 0 asks for 5 B of pool 'host', which has 4 B of 10 B free\n"
         "  held: 6 B by 'weights' (from the start)\n"
-        "  6 B of 'weights' are freed when task 0 ends\n"
-        "  so at most 4 B can be free before task 0 starts\n"
-        "  task 0 could start in a pool of 11 B, others may need more");
+        "  task 0 frees 6 B of 'weights' when it ends\n"
+        "  so at most 4 B can be free before task 0 starts");
 }
 
 // Each lane holds half of the pool and frees it behind a task that asks for the other.
@@ -155,15 +153,15 @@ TEST_CASE("lanes that starve each other are both explained") {
   }
   const Stop stop = stop_of(std::move(builder), machine);
   CHECK(stop.out_of_memory);
-  CHECK(stop.text == "4 of 6 tasks can never start: pool 'host' is too small\n"
-                     "lane 'a': task 1 asks for 1 B of pool 'host', of which 0 B of 2 B are free\n"
+  CHECK(stop.text == "4 of 6 tasks can never start: there is no room in pool 'host'\n"
+                     "lane 'a': task 1 asks for 1 B of pool 'host', which has 0 B of 2 B free\n"
                      "  held: 1 B by 'weights' (task 0) and 1 B by 'buffers' (task 3)\n"
-                     "  1 B of 'buffers' are freed when task 5 ends\n"
+                     "  task 5 frees 1 B of 'buffers' when it ends\n"
                      "    task 5 waits for task 4: lane 'b' runs it first\n"
                      "    task 4 waits for room in pool 'host'\n"
-                     "lane 'b': task 4 asks for 1 B of pool 'host', of which 0 B of 2 B are free\n"
+                     "lane 'b': task 4 asks for 1 B of pool 'host', which has 0 B of 2 B free\n"
                      "  held: 1 B by 'weights' (task 0) and 1 B by 'buffers' (task 3)\n"
-                     "  1 B of 'weights' are freed when task 2 ends\n"
+                     "  task 2 frees 1 B of 'weights' when it ends\n"
                      "    task 2 waits for task 1: lane 'a' runs it first\n"
                      "    task 1 waits for room in pool 'host'");
 }
@@ -180,6 +178,7 @@ TEST_CASE("lanes that wait for each other are a circle, not out of memory") {
   builder.depend(2, 1);
   const Stop stop = stop_of(std::move(builder), machine);
   CHECK_FALSE(stop.out_of_memory);
+  CHECK(stop.at_fault == 0);
   CHECK(stop.text == "4 of 4 tasks can never start: they wait for each other in a circle\n"
                      "a circle of 4 waits\n"
                      "  task 0 waits for task 3: dependency\n"
@@ -208,9 +207,9 @@ TEST_CASE("a circle comes before the pool that it keeps full") {
                      "a circle of 2 waits\n"
                      "  task 1 waits for task 2: dependency\n"
                      "  task 2 waits for task 1: lane 'b' runs it first\n"
-                     "lane 'c': task 3 asks for 5 B of pool 'host', of which 4 B of 10 B are free\n"
+                     "lane 'c': task 3 asks for 5 B of pool 'host', which has 4 B of 10 B free\n"
                      "  held: 6 B by 'weights' (from the start)\n"
-                     "  6 B of 'weights' are freed when task 4 ends\n"
+                     "  task 4 frees 6 B of 'weights' when it ends\n"
                      "    task 4 waits for task 2: dependency\n"
                      "    task 2 waits in a circle, see above\n"
                      "lane 'd': task 4 waits for task 2: dependency\n"
@@ -227,7 +226,7 @@ TEST_CASE("a circle beside a pool that is too small names both") {
   const Stop stop = stop_of(std::move(builder), machine);
   CHECK_FALSE(stop.out_of_memory);
   CHECK(stop.text.starts_with("3 of 3 tasks can never start: they wait for each other in a circle "
-                              "and pool 'host' is too small\n"));
+                              "and there is no room in pool 'host'\n"));
 }
 
 // Ten lanes whose tasks ask for too much, of two pools; the last two are not listed.
@@ -240,12 +239,56 @@ TEST_CASE("eight lanes are listed, the others counted, and all their pools named
     builder.allocate_at_start(task, lane == 9 ? MemoryChange{1, 0, 2} : buffers(2'000'000));
   }
   const std::string text = stop_of(std::move(builder), machine).text;
-  CHECK(text.starts_with("10 of 10 tasks can never start: pools 'host' and 'other' are too small\n"
-                         "lane 'a': task 0 asks for 2 MB of pool 'host', of which 1.235 MB "
-                         "(1234567 B) of 1.235 MB (1234567 B) are free\n"));
+  CHECK(text.starts_with(
+      "10 of 10 tasks can never start: there is no room in pools 'host' and 'other'\n"
+      "lane 'a': task 0 asks for 2 MB of pool 'host', which has 1.235 MB "
+      "(1234567 B) of 1.235 MB (1234567 B) free\n"));
   CHECK(text.find("lane 'h'") != std::string::npos);
   CHECK(text.find("lane 'i'") == std::string::npos);
   CHECK(text.ends_with("\nand 2 more lanes"));
+}
+
+// Pool 'other' holds 4 bytes, 3 of which task 0 frees once it has room in 'host': more room
+// there is enough, although task 1 lacks 'other' now.
+TEST_CASE("a pool that is short only because of another one is not to blame") {
+  Machine machine = machine_of(2, 0);
+  machine.pools.push_back({"other", 4, PoolMode::stall, {"old", "new"}});
+  TaskGraphBuilder builder;
+  builder.hold_from_the_start({1, 0, 4});
+  const TaskId frees = builder.add_fixed(0, SimTime{1});
+  builder.allocate_at_start(frees, buffers(3));
+  builder.free_at_end(frees, {1, 0, 3});
+  builder.allocate_at_start(builder.add_fixed(1, SimTime{1}), {1, 1, 3});
+  const Stop stop = stop_of(std::move(builder), machine);
+  CHECK(stop.at_fault == frees);
+  CHECK(stop.text == "2 of 2 tasks can never start: there is no room in pool 'host'\n"
+                     "lane 'a': task 0 asks for 3 B of pool 'host', which has 0 B of 0 B free\n"
+                     "  that is more than the whole pool: task 0 never fits\n"
+                     "lane 'b': task 1 asks for 3 B of pool 'other', which has 0 B of 4 B free\n"
+                     "  held: 4 B by 'old' (from the start)\n"
+                     "  task 0 frees 3 B of 'old' when it ends\n"
+                     "    task 0 waits for room in pool 'host'");
+}
+
+TEST_CASE("every pool that a task lacks is explained") {
+  Machine machine = machine_of(2, 1);
+  machine.pools.push_back({"enough", 2, PoolMode::stall, {"buffers"}});
+  machine.pools.push_back({"other", 1, PoolMode::stall, {"buffers"}});
+  machine.pools.push_back({"counted", 1, PoolMode::record, {"buffers"}});
+  TaskGraphBuilder builder;
+  const TaskId task = builder.add_fixed(0, SimTime{1});
+  for (PoolId pool = 0; pool < machine.pools.size(); ++pool) {
+    builder.allocate_at_start(task, {pool, 0, 2});
+  }
+  builder.depend(builder.add_fixed(1, SimTime{1}), task);
+  CHECK(stop_of(std::move(builder), machine).text ==
+        "2 of 2 tasks can never start: there is no room in pools 'host' and 'other'\n"
+        "lane 'a': task 0 asks for 2 B of pool 'host', which has 1 B of 1 B free\n"
+        "  that is more than the whole pool: task 0 never fits\n"
+        "lane 'a': task 0 asks for 2 B of pool 'other', which has 1 B of 1 B free\n"
+        "  that is more than the whole pool: task 0 never fits\n"
+        "lane 'b': task 1 waits for task 0: dependency\n"
+        "  task 0 waits for room in pools 'host' and 'other'");
 }
 
 TEST_CASE("a pool that holds more than its capacity has nothing free") {
@@ -254,11 +297,10 @@ TEST_CASE("a pool that holds more than its capacity has nothing free") {
   builder.hold_from_the_start(weights(3));
   builder.allocate_at_start(builder.add_fixed(0, SimTime{1}), buffers(1));
   CHECK(stop_of(std::move(builder), machine).text ==
-        "1 of 1 task can never start: pool 'host' is too small\n"
-        "lane 'a': task 0 asks for 1 B of pool 'host', of which 0 B of 1 B are free\n"
+        "1 of 1 task can never start: there is no room in pool 'host'\n"
+        "lane 'a': task 0 asks for 1 B of pool 'host', which has 0 B of 1 B free\n"
         "  held: 3 B by 'weights' (from the start)\n"
-        "  3 B are never freed, so at most 0 B can ever be free\n"
-        "  task 0 could start in a pool of 4 B, others may need more");
+        "  never freed: 3 B, so at most 0 B can ever be free");
 }
 
 // No replay stops so: the builder refuses rates of zero.
@@ -269,8 +311,9 @@ TEST_CASE("a task that runs and never ends is a cause, too") {
   static_cast<void>(builder.add_fixed(0, SimTime{1}));
   builder.depend(0, 1);
   const TaskGraph graph = std::move(builder).build(machine);
-  const std::vector<StuckLane> stuck{{0, 1, no_id, 0}, {1, 0, no_id, 0}};
+  const std::vector<StuckLane> stuck{{0, 1, {}}, {1, 0, {}}};
   CHECK_FALSE(describe_deadlock(graph, machine, stuck).out_of_memory);
+  CHECK(describe_deadlock(graph, machine, stuck).at_fault == 1);
   CHECK(describe_deadlock(graph, machine, stuck).text ==
         "2 of 2 tasks can never start: others never end\n"
         "lane 'a': task 1 never ends\n"
@@ -324,7 +367,7 @@ TEST_CASE("a long way to the cause is cut short") {
   }
   builder.allocate_at_start(11, buffers(3));
   const std::string text = stop_of(std::move(builder), machine).text;
-  CHECK(text.find("\n  1 B of 'buffers' are freed when task 2 ends\n"
+  CHECK(text.find("\n  task 2 frees 1 B of 'buffers' when it ends\n"
                   "    task 2 waits for task 3: dependency\n"
                   "    task 3 waits for task 4: dependency\n"
                   "    task 4 waits for task 5: dependency\n"
@@ -410,17 +453,16 @@ TEST_CASE("many holders and many who would free are counted") {
   }
   CHECK(
       stop_of(std::move(builder), machine).text ==
-      "5 of 11 tasks can never start: pool 'host' is too small\n"
-      "lane 'a': task 6 asks for 2 B of pool 'host', of which 1 B of 12 B are free\n"
+      "5 of 11 tasks can never start: there is no room in pool 'host'\n"
+      "lane 'a': task 6 asks for 2 B of pool 'host', which has 1 B of 12 B free\n"
       "  held: 6 B by 'a' (task 0, task 1, task 2, task 3 and 2 more tasks), 1 B by 'b' (from the "
       "start), 1 B by 'c' (from the start), 1 B by 'd' (from the start) and 2 more\n"
-      "  1 B of 'b' are freed when task 7 ends\n"
+      "  task 7 frees 1 B of 'b' when it ends\n"
       "    task 7 waits for task 6: lane 'a' runs it first\n"
-      "  1 B of 'c' are freed when task 8 ends\n"
+      "  task 8 frees 1 B of 'c' when it ends\n"
       "    task 8 waits for task 6: lane 'a' runs it first\n"
-      "  and 2 more that would free some\n"
-      "  so at most 1 B can be free before task 6 starts\n"
-      "  task 6 could start in a pool of 13 B, others may need more");
+      "  and 2 more would free some\n"
+      "  so at most 1 B can be free before task 6 starts");
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
@@ -276,9 +277,10 @@ TEST_CASE("freeing what an owner does not hold is the file's mistake") {
       "own.yaml");
   CHECK_THROWS_WITH_AS(
       static_cast<void>(replay_named(named, "own.yaml")),
-      "own.yaml: error: task 'a' frees 1 kB of pool 'HBM' for 'x', which holds 0 B "
+      "own.yaml:7:12: error: task 'a' frees 1 kB of pool 'HBM' for 'x', which holds 0 B "
       "then\n"
-      "      an owner frees what tasks that started before have allocated for it",
+      "    7 |   - {name: a, lane: compute, time: 1 s, free: {HBM: {x: 1 kB}}}\n"
+      "      |            ^ an owner frees what tasks that started before have allocated for it",
       InputError);
 }
 
@@ -287,48 +289,86 @@ TEST_CASE("what cannot be counted is the file's mistake, of a task where one alo
     static_cast<void>(
         replay_named(parse_graph(machine_text + "tasks:\n" + tasks, "own.yaml"), "own.yaml"));
   };
-  CHECK_THROWS_WITH_AS(replayed("  - {name: a, lane: compute, time: 1 s}\n"
-                                "  - {name: b, lane: compute, work: 1e300, limit: 1}\n"),
-                       "own.yaml: error: task 'b': a flow takes longer than 2^62 ps (53 days)",
-                       InputError);
+  CHECK_THROWS_WITH_AS(
+      replayed("  - {name: a, lane: compute, time: 1 s}\n"
+               "  - {name: b, lane: compute, work: 1e300, limit: 1}\n"),
+      "own.yaml:8:12: error: task 'b': a flow takes longer than 2^62 ps (53 days)\n"
+      "    8 |   - {name: b, lane: compute, work: 1e300, limit: 1}\n"
+      "      |            ^",
+      InputError);
   CHECK_THROWS_WITH_AS(replayed("  - {name: a, lane: compute, time: 1281 h}\n"
                                 "  - {name: b, lane: compute, time: 1281 h}\n"),
                        "own.yaml: error: the simulated time exceeds 2^62 ps (53 days)", InputError);
 }
 
+// The first line that the program prints, and the last.
+struct StopLines {
+  std::string first;
+  std::string last;
+};
+
+StopLines stop_lines(const std::string& pools, const std::string& tasks) {
+  const NamedGraph named = parse_graph(
+      "kind: task_graph\nlanes: [l, m]\npools: {" + pools + "}\ntasks:\n" + tasks, "own.yaml");
+  try {
+    static_cast<void>(replay_named(named, "own.yaml"));
+  } catch (const FileDeadlock& deadlock) {
+    CHECK(deadlock.out_of_memory());
+    const std::string text = deadlock.what();
+    return {text.substr(0, text.find('\n')), text.substr(text.rfind('\n') + 1)};
+  }
+  return {};
+}
+
 // 'a' fits in 2 kB and 'b', which frees nothing either, in 5 kB. Of the two pools only
 // one is too small.
 TEST_CASE("a deadlock of a file says with which pools every task ends") {
-  const NamedGraph named =
-      parse_graph("kind: task_graph\nlanes: [l]\npools:\n"
-                  "  p: {capacity: 1 kB, mode: stall}\n  q: {capacity: 9 kB, mode: stall}\ntasks:\n"
-                  "  - {name: a, lane: l, time: 1 s, allocate: {p: {x: 2 kB}, q: {x: 9 kB}}}\n"
-                  "  - {name: b, lane: l, time: 1 s, allocate: {p: {x: 3 kB}}}\n",
-                  "own.yaml");
-  std::string text;
-  try {
-    static_cast<void>(replay_named(named, "own.yaml"));
-  } catch (const Deadlock& deadlock) {
-    CHECK(deadlock.out_of_memory());
-    text = deadlock.what();
-  }
-  CHECK(text.ends_with("\nwith 5 kB in pool 'p' every task ends, as a replay shows"));
+  const StopLines lines =
+      stop_lines("p: {capacity: 1 kB, mode: stall}, q: {capacity: 9 kB, mode: stall}",
+                 "  - {name: a, lane: l, time: 1 s, allocate: {p: {x: 2 kB}, q: {x: 9 kB}}}\n"
+                 "  - {name: b, lane: l, time: 1 s, allocate: {p: {x: 3 kB}}}\n");
+  CHECK(lines.first ==
+        "own.yaml:5:12: error: 2 of 2 tasks can never start: there is no room in pool 'p'");
+  CHECK(lines.last ==
+        "with 5 kB in pool 'p' there is room enough: every task ends, as a replay shows");
 }
 
-// Task 1 frees what nobody took, which shows only once it can start.
-TEST_CASE("a deadlock says nothing of pools where more room is no help") {
-  const NamedGraph named = parse_graph(
-      "kind: task_graph\nlanes: [l]\npools: {p: {capacity: 1 kB, mode: stall}}\ntasks:\n"
-      "  - {name: a, lane: l, time: 1 s, allocate: {p: {x: 2 kB}}}\n"
-      "  - {name: b, lane: l, time: 1 s, free: {p: {y: 3 kB}}}\n",
-      "own.yaml");
+// Task 'b' starves once 'a' runs.
+TEST_CASE("pools that are lacked later are told from those lacked now, in readable numbers") {
+  const std::string small = "{capacity: 1 kB, mode: stall}";
+  CHECK(stop_lines("p: " + small + ", q: " + small + ", r: " + small,
+                   "  - {name: a, lane: l, time: 1 s,\n"
+                   "     allocate: {p: {x: 2000000000000060 kB}, q: {x: 2 kB}}}\n"
+                   "  - {name: b, lane: l, time: 1 s, allocate: {r: {x: 3 kB}}}\n")
+            .last == "with 2000 PB (2000000000000060000 B) in pool 'p', 2 kB in pool 'q' and 3 kB "
+                     "in pool 'r' (for which nobody waits yet) there is room enough: every task "
+                     "ends, as a replay shows");
+}
+
+// Task 'b' frees what nobody took, which shows only once it can start.
+TEST_CASE("a deadlock says why no pools are known to be enough") {
+  const std::string pool = "p: {capacity: 1 kB, mode: stall}";
+  CHECK(stop_lines(pool, "  - {name: a, lane: l, time: 1 s, allocate: {p: {x: 2 kB}}}\n"
+                         "  - {name: b, lane: l, time: 1 s, free: {p: {x: 3 kB}}}\n")
+            .last == "no pools are known to be large enough: where nothing waits for room, task "
+                     "'b' frees 3 kB of pool 'p' for 'x', which holds 2 kB then");
+  CHECK(stop_lines(pool, "  - {name: a, lane: l, time: 1 s, allocate: {p: {x: 9000 PB}}}\n"
+                         "  - {name: b, lane: m, time: 1 s, allocate: {p: {x: 9000 PB}}}\n")
+            .last == "no pools are known to be large enough: where nothing waits for room, pool "
+                     "'p' holds more than 2^63 bytes");
+}
+
+TEST_CASE("where a graph has no places, the file as a whole is to blame") {
+  NamedGraph named = load_graph("tests/graphs/cycle.yaml");
+  named.task_places.clear();
   std::string text;
   try {
     static_cast<void>(replay_named(named, "own.yaml"));
-  } catch (const Deadlock& deadlock) {
+  } catch (const FileDeadlock& deadlock) {
     text = deadlock.what();
   }
-  CHECK(text.ends_with("'a' never fits"));
+  CHECK(text.starts_with("own.yaml: error: 6 of 6 tasks can never start: they wait for each other "
+                         "in a circle\na circle of 4 waits\n"));
 }
 
 // Only files are to blame for what a replay finds out.
@@ -393,14 +433,16 @@ TEST_CASE("a deadlock of a file names its tasks") {
   const NamedGraph named = load_graph("tests/graphs/too-large.yaml");
   CHECK_THROWS_WITH_AS(
       static_cast<void>(replay_named(named, "own.yaml")),
-      "1 of 2 tasks can never start: pool 'HBM' is too small\n"
-      "lane 'compute': 'large' asks for 4 GB of pool 'HBM', of which 3 GB of 10 GB "
-      "are free\n"
+      "tests/graphs/too-large.yaml:8:12: error: 1 of 2 tasks can never start: there is no "
+      "room in pool 'HBM'\n"
+      "    8 |   - {name: large, lane: compute, time: 1 ms, allocate: {HBM: {workspace: 4 GB}}, "
+      "free: {HBM: {workspace: 4 GB}}}\n"
+      "      |            ^\n"
+      "lane 'compute': 'large' asks for 4 GB of pool 'HBM', which has 3 GB of 10 GB free\n"
       "  held: 7 GB by 'weights' (from the start)\n"
-      "  7 GB are never freed, so at most 3 GB can ever be free\n"
-      "  'large' could start in a pool of 11 GB, others may need more\n"
-      "with 11 GB in pool 'HBM' every task ends, as a replay shows",
-      Deadlock);
+      "  never freed: 7 GB, so at most 3 GB can ever be free\n"
+      "with 11 GB in pool 'HBM' there is room enough: every task ends, as a replay shows",
+      FileDeadlock);
 }
 
 } // namespace
