@@ -37,26 +37,69 @@ struct Lot {
   std::int64_t bytes = 0;
 };
 
-// Takes `bytes` off the lots that `chosen` picks, in order; returns what is left of them.
-template <class Chosen>
-[[nodiscard]] std::int64_t give_back(std::vector<Lot>& lots, std::int64_t bytes, Chosen chosen) {
-  for (Lot& lot : lots) {
-    if (bytes > 0 && lot.bytes > 0 && chosen(lot)) {
-      const std::int64_t given = std::min(lot.bytes, bytes);
-      lot.bytes -= given;
-      bytes -= given;
+// What one owner took of a pool, the oldest lot first: what it held from the start.
+class Lots {
+public:
+  explicit Lots(std::int64_t from_start) : lots_{{no_id, from_start}} {}
+
+  [[nodiscard]] const std::vector<Lot>& list() const { return lots_; }
+
+  void take(TaskId task, std::int64_t bytes) { lots_.push_back({task, bytes}); }
+
+  // Off what the task took itself; nobody has taken anything after it. Returns the rest.
+  [[nodiscard]] std::int64_t give_back_own(TaskId task, std::int64_t bytes) {
+    for (auto lot = lots_.rbegin(); lot->task == task && bytes > 0; ++lot) {
+      bytes -= give_back(*lot, bytes);
+    }
+    return bytes;
+  }
+
+  // From here on nothing is taken.
+  void sort_by_size() {
+    for (std::size_t i = lots_.size(); i > 0; --i) {
+      by_size_[lots_[i - 1].bytes].push_back(i - 1);
     }
   }
-  return bytes;
-}
+
+  // The oldest lot of just so many bytes, if there is one. Returns the rest.
+  [[nodiscard]] std::int64_t give_back_same(std::int64_t bytes) {
+    const auto same = by_size_.find(bytes);
+    if (same == by_size_.end() || same->second.empty()) {
+      return bytes;
+    }
+    bytes -= give_back(lots_[same->second.back()], bytes);
+    same->second.pop_back();
+    return bytes;
+  }
+
+  void give_back_oldest(std::int64_t bytes) {
+    while (bytes > 0 && oldest_ < lots_.size()) {
+      bytes -= give_back(lots_[oldest_], bytes);
+      if (lots_[oldest_].bytes == 0) {
+        ++oldest_;
+      }
+    }
+  }
+
+private:
+  [[nodiscard]] static std::int64_t give_back(Lot& lot, std::int64_t bytes) {
+    const std::int64_t given = std::min(lot.bytes, bytes);
+    lot.bytes -= given;
+    return given;
+  }
+
+  std::vector<Lot> lots_;
+  std::map<std::int64_t, std::vector<std::size_t>> by_size_; // the oldest last
+  std::size_t oldest_ = 0;                                   // all before it are used up
+};
 
 // The most bytes first.
-[[nodiscard]] std::vector<Standstill::Holder> holders_of(
-    const std::vector<std::vector<Lot>>& lots_by_owner) {
+[[nodiscard]] std::vector<Standstill::Holder> holders_of(const std::vector<Lots>& lots_by_owner) {
   std::vector<Standstill::Holder> holders;
   for (OwnerId owner = 0; owner < lots_by_owner.size(); ++owner) {
-    Standstill::Holder holder{owner, 0, lots_by_owner[owner].front().bytes, {}};
-    for (const Lot& lot : lots_by_owner[owner]) {
+    const std::vector<Lot>& lots = lots_by_owner[owner].list();
+    Standstill::Holder holder{owner, 0, lots.front().bytes, {}};
+    for (const Lot& lot : lots) {
       holder.bytes += lot.bytes;
       if (lot.task != no_id && lot.bytes > 0) {
         holder.tasks.push_back(lot.task);
@@ -163,10 +206,9 @@ std::vector<Wait> Standstill::way_to_cause(TaskId task, std::size_t most) const 
 }
 
 std::vector<Standstill::Holder> Standstill::holders(PoolId pool) const {
-  const std::size_t owners = machine_.pools[pool].owners.size();
-  std::vector<std::vector<Lot>> lots(owners); // the first is what was held from the start
-  for (OwnerId owner = 0; owner < owners; ++owner) {
-    lots[owner].push_back({no_id, bytes_of(graph_.initial, pool, owner)});
+  std::vector<Lots> lots;
+  for (OwnerId owner = 0; owner < machine_.pools[pool].owners.size(); ++owner) {
+    lots.emplace_back(bytes_of(graph_.initial, pool, owner));
   }
   std::vector<std::pair<OwnerId, std::int64_t>> frees; // of what other tasks took
   for (TaskId task = 0; task < graph_.task_count(); ++task) {
@@ -175,24 +217,21 @@ std::vector<Standstill::Holder> Standstill::holders(PoolId pool) const {
     }
     for (const MemoryChange& taken : graph_.allocations_of(task)) {
       if (taken.pool == pool) {
-        lots[taken.owner].push_back({task, taken.bytes});
+        lots[taken.owner].take(task, taken.bytes);
       }
     }
     for (const MemoryChange& freed : graph_.frees_of(task)) {
       if (freed.pool == pool) {
-        const auto own = [task](const Lot& lot) { return lot.task == task; };
-        frees.emplace_back(freed.owner, give_back(lots[freed.owner], freed.bytes, own));
+        frees.emplace_back(freed.owner, lots[freed.owner].give_back_own(task, freed.bytes));
       }
     }
   }
+  std::ranges::for_each(lots, &Lots::sort_by_size);
   for (auto& [owner, bytes] : frees) {
-    const auto same = std::ranges::find(lots[owner], bytes, &Lot::bytes);
-    if (same != lots[owner].end()) {
-      bytes -= std::exchange(same->bytes, 0);
-    }
+    bytes = lots[owner].give_back_same(bytes);
   }
   for (const auto& [owner, bytes] : frees) {
-    static_cast<void>(give_back(lots[owner], bytes, [](const Lot&) { return true; }));
+    lots[owner].give_back_oldest(bytes);
   }
   return holders_of(lots);
 }
