@@ -159,6 +159,12 @@ void Diagnostics::add_missing(Place place, std::string key) {
   found_.push_back({std::move(place), "missing key " + key, {}, std::move(key)});
 }
 
+void Diagnostics::sort_by_place() {
+  std::ranges::stable_sort(found_, {}, [](const Diagnostic& diagnostic) {
+    return std::pair(diagnostic.place.line, diagnostic.place.column);
+  });
+}
+
 void Diagnostics::throw_if_any() {
   if (!found_.empty()) {
     throw InputError(std::exchange(found_, {}));

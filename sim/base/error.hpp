@@ -76,7 +76,8 @@ public:
   [[nodiscard]] bool empty() const { return found_.empty(); }
   [[nodiscard]] std::size_t count() const { return found_.size(); }
   [[nodiscard]] const std::vector<Diagnostic>& found() const { return found_; }
-  void throw_if_any(); // throws InputError with everything collected, at most 20 entries shown
+  void sort_by_place(); // where all are of one source
+  void throw_if_any();  // throws InputError with everything collected, at most 20 entries shown
 
 private:
   std::vector<Diagnostic> found_;

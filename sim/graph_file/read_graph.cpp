@@ -92,6 +92,7 @@ public:
     read_pools();
     read_tasks();
     top_.finish();
+    diagnostics_.sort_by_place();
     diagnostics_.throw_if_any();
     for (PoolId pool = 0; pool < owners_.size(); ++pool) {
       result_.machine.pools[pool].owners = owners_[pool].list();

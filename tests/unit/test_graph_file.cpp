@@ -406,6 +406,21 @@ TEST_CASE("names have no control characters") {
   }
 }
 
+TEST_CASE("mistakes come in the order of the file") {
+  const std::string text = message_of("kind: task_graph\nlanes: [a]\ntasks:\n"
+                                      "  - {name: x, lane: b, time: 1}\n"
+                                      "  - {name: x, lane: a, time: 1 s}\n"
+                                      "pools: {p: {capacity: 1 XB}}\n");
+  const std::size_t lane = text.find("own.yaml:4:21: error: unknown lane 'b'");
+  const std::size_t time = text.find("own.yaml:4:30: error: 'time' needs a unit");
+  const std::size_t name = text.find("own.yaml:5:12: error: task 'x' is named twice");
+  const std::size_t pool = text.find("own.yaml:6:23: error: unknown unit 'XB'");
+  CHECK(lane < time);
+  CHECK(time < name);
+  CHECK(name < pool);
+  CHECK(pool < text.size());
+}
+
 TEST_CASE("one mistake is one error, and suggestions name what the file names") {
   const auto count = [](const std::string& tasks) {
     try {
