@@ -124,6 +124,9 @@ Seconds CostModel::kernel_time(const Work& work) const {
         derate *= varied_factor_;
       }
     }
+    for (const std::size_t factor : entry.table->rate_factors) {
+      derate *= device_->rate_factors[factor].value;
+    }
     return work.flops() / FlopRate{entry.rate * derate * speed_ / entry.derate};
   }
   default: throw std::logic_error("a collective is not a kernel");

@@ -2,6 +2,7 @@
 //
 //   matmul      flops / (table rate x matmul_derate / table derate)
 //   attention   flops / (table rate x attention_derate / table derate)
+//               the rate of another device's table times the factors that go with it
 //   memory      overhead + bytes / hbm_rate
 //
 // A table's times stand for all that one kernel in a queue costs, its launch included. The

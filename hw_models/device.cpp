@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
@@ -70,7 +71,7 @@ public:
     }
     c.kind = kinds[map.choice("kind", kinds)];
     c.source = source_of(map, key);
-    static_cast<void>(map.text_or("note", ""));
+    c.note = map.text_or("note", "");
     map.finish();
     return c;
   }
@@ -115,15 +116,50 @@ std::filesystem::path file_of_table(const YamlNode& item, const std::filesystem:
          item.text;
 }
 
-// A table named by its file, or written out in place.
+// Positions of the named factors in `device`.
+std::vector<std::size_t> read_factor_names(MapReader& in, const Device& device) {
+  std::vector<std::string> known;
+  for (const Coefficient& factor : device.rate_factors) {
+    known.push_back(factor.path.substr(factor.path.rfind('.') + 1));
+  }
+  std::vector<std::size_t> positions;
+  const std::vector<std::string> names = in.text_list_or_empty("rate_factors");
+  for (const std::string& name : names) {
+    const auto found = std::find(known.begin(), known.end(), name);
+    if (found == known.end()) {
+      in.error("rate_factors", fmt::format("'gpu.rate_factors' has no '{}'", name),
+               suggestion(name, known));
+    }
+    positions.push_back(static_cast<std::size_t>(found - known.begin()));
+  }
+  if (names.empty()) {
+    in.error("rate_factors", "'rate_factors' must list at least one of 'gpu.rate_factors'");
+  }
+  return positions;
+}
+
+KernelTable load_table(const YamlNode& file, const std::filesystem::path& folder,
+                       Diagnostics& diagnostics) {
+  return KernelTable::read(load_yaml(file_of_table(file, folder)), diagnostics);
+}
+
+// A table named by its file, with or without factors, or written out in place.
 std::shared_ptr<const KernelTable> read_table(const YamlNode& item,
                                               const std::filesystem::path& folder,
-                                              Diagnostics& diagnostics) {
-  if (item.is_map()) {
-    return std::make_shared<KernelTable>(KernelTable::read(item, diagnostics));
+                                              const Device& device, Diagnostics& diagnostics) {
+  if (item.find("table") == nullptr) {
+    return std::make_shared<KernelTable>(item.is_map() ? KernelTable::read(item, diagnostics)
+                                                       : load_table(item, folder, diagnostics));
   }
-  return std::make_shared<KernelTable>(
-      KernelTable::read(load_yaml(file_of_table(item, folder)), diagnostics));
+  MapReader in(item, "table", diagnostics);
+  KernelTable table;
+  if (!in.text("table").empty()) {
+    table = load_table(*item.find("table"), folder, diagnostics);
+  }
+  table.rate_factors = read_factor_names(in, device);
+  table.kind = "inferred"; // however the rows came about
+  in.finish();
+  return std::make_shared<KernelTable>(std::move(table));
 }
 
 void read_tables(const YamlNode& node, const std::filesystem::path& folder, Device& device,
@@ -146,11 +182,12 @@ void read_tables(const YamlNode& node, const std::filesystem::path& folder, Devi
     }
     for (const YamlNode& item : list.items) {
       if (!item.is_map() && (!item.is_scalar() || item.text.empty())) {
-        diagnostics.add(item.place, "a table must be a file name or a map of kind kernel_table");
+        diagnostics.add(item.place, "a table must be a file name, a map of one and its "
+                                    "'rate_factors', or a map of kind kernel_table");
         continue;
       }
       const std::size_t mistakes = diagnostics.count();
-      std::shared_ptr<const KernelTable> table = read_table(item, folder, diagnostics);
+      std::shared_ptr<const KernelTable> table = read_table(item, folder, device, diagnostics);
       const auto found = static_cast<std::size_t>(table->op);
       if (diagnostics.count() == mistakes && (found != op || table->type != DataType::bf16)) {
         diagnostics.add(item.place,
@@ -159,6 +196,16 @@ void read_tables(const YamlNode& node, const std::filesystem::path& folder, Devi
       }
       device.tables.push_back(std::move(table));
     }
+  }
+  in.finish();
+}
+
+void read_rate_factors(const YamlNode& node, const Sources& sources, Device& device,
+                       Diagnostics& diagnostics) {
+  MapReader in(node, "rate_factors", diagnostics);
+  SectionReader section(in, "gpu.rate_factors", sources, diagnostics);
+  for (const YamlEntry& entry : node.entries) {
+    device.rate_factors.push_back(section.read(entry.key, std::nullopt, {0.0, 100.0, true}));
   }
   in.finish();
 }
@@ -191,6 +238,9 @@ void read_gpu(const YamlNode& node, const Sources& sources, const std::filesyste
                              rule.read("max_speed", std::nullopt, {1.0, 4.0}),
                              rule.read("exponent", std::nullopt, {1.0, 6.0, true})};
     map.finish();
+  }
+  if (const YamlNode* factors = in.child("rate_factors")) {
+    read_rate_factors(*factors, sources, device, diagnostics);
   }
   if (const YamlNode* kernels = in.required_child("kernels")) {
     read_tables(*kernels, folder, device, diagnostics);
@@ -302,6 +352,9 @@ std::vector<Coefficient*> Device::coefficients() {
     all.insert(all.end(), {&clock->limit_rate, &clock->attention_power, &clock->memory_power,
                            &clock->idle_power, &clock->max_speed, &clock->exponent});
   }
+  for (Coefficient& factor : rate_factors) {
+    all.push_back(&factor);
+  }
   return all;
 }
 
@@ -344,8 +397,9 @@ std::vector<std::filesystem::path> table_files(const YamlNode& node,
   for (const YamlEntry& op : kernels->entries) {
     for (const YamlEntry& type : op.value.entries) {
       for (const YamlNode& item : type.value.items) {
-        if (item.is_scalar() && !item.text.empty()) {
-          files.push_back(file_of_table(item, table_folder));
+        const YamlNode* file = item.is_map() ? item.find("table") : &item;
+        if (file != nullptr && file->is_scalar() && !file->text.empty()) {
+          files.push_back(file_of_table(*file, table_folder));
         }
       }
     }

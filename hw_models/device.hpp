@@ -25,6 +25,7 @@ struct Coefficient {
   double high = 0;
   std::string kind; // datasheet | measured | inferred | assumed
   std::string source;
+  std::string note; // how the value follows from the source
 
   [[nodiscard]] bool has_range() const { return low < high; }
 };
@@ -80,6 +81,7 @@ struct Device {
   std::optional<ClockRule> clock; // none: kernel times do not depend on what else runs
 
   std::vector<std::shared_ptr<const KernelTable>> tables;
+  std::vector<Coefficient> rate_factors; // that tables of other devices name
 
   // All of them, in the order of the file; pointers into this object.
   [[nodiscard]] std::vector<Coefficient*> coefficients();
@@ -88,7 +90,9 @@ struct Device {
 
 // Reads a `kind: hardware` map. A kernel table is a map of kind kernel_table or the
 // file of one: a bare name is looked up in `table_folder`, a path ("./own.yaml") is
-// relative to the file that says it.
+// relative to the file that says it. The table of another device is a map of such a file
+// and what its rates are multiplied by, {table: FILE, rate_factors: [NAME, ...]}; the names
+// are those of `gpu.rate_factors`, so that tables may share an uncertain factor.
 [[nodiscard]] Device read_device(const YamlNode& node, const std::filesystem::path& table_folder,
                                  Diagnostics& diagnostics);
 

@@ -52,6 +52,7 @@ public:
   std::string source;
   std::string kind;  // measured, or inferred when borrowed from a sibling
   double derate = 1; // share of the micro-benchmark rate at which rows were taken
+  std::vector<std::size_t> rate_factors; // of the device that lists this table, not in rate()
 
 private:
   static constexpr std::size_t dimensions = 4;

@@ -46,10 +46,15 @@ std::string hardware_text(const Device& device) {
   text += "\n  sources\n";
   for (const Coefficient* c : device.coefficients()) {
     text += fmt::format("    {}: {}\n", c->path, c->source);
+    text += c->note.empty() ? "" : fmt::format("      {}\n", c->note);
   }
   text += "\n  kernel tables\n";
   for (const auto& kernels : device.tables) {
     text += fmt::format("    {} ({}): {}\n", kernels->device, kernels->kind, kernels->source);
+    for (const std::size_t factor : kernels->rate_factors) {
+      const Coefficient& c = device.rate_factors[factor];
+      text += fmt::format("      rates times {} {}\n", c.path, format_coefficient(c, c.value));
+    }
   }
   return text;
 }

@@ -304,6 +304,8 @@ TEST_CASE("catalog shows one entry of each kind with its sources") {
   CHECK(contains(hardware, "host.d2h.rate"));
   CHECK(contains(hardware, "\n    host.d2h.rate: "));
   CHECK(contains(hardware, "https://"));
+  CHECK(contains(hardware, "\n      driver total 189471 MiB less 742 MiB reserved\n"));
+  CHECK(contains(hardware, "\n      rates times gpu.rate_factors.grouped_of_b200 1.044\n"));
   const std::string framework = shown("maxtext");
   CHECK(framework.starts_with("framework maxtext"));
   CHECK(contains(framework, "norm_forward"));

@@ -225,6 +225,21 @@ TEST_CASE("A table with rows for the same heads is preferred to a nearer one wit
   CHECK(model.extrapolations().size() == 1); // eight times the length of its only row
 }
 
+TEST_CASE("The factors of another device's table multiply its rates, each as it is now") {
+  Device d = device();
+  KernelTable other = *d.tables.front();
+  other.rate_factors = {0, 1};
+  d.tables = {std::make_shared<const KernelTable>(other)};
+  d.rate_factors = {number(2), number(1.5)};
+  RateCache cache; // shared by the runs that vary coefficients
+  const CostModel model(d, 8, cache);
+  const Work work = matmul(1024, 1024, 1024);
+  const double usual = seconds(device(), work);
+  CHECK(model.kernel_time(work).count() == near(usual / 3));
+  d.rate_factors[1] = number(3);
+  CHECK(model.kernel_time(work).count() == near(usual / 6));
+}
+
 TEST_CASE("A repeated look-up reports its extrapolation in every model that uses it") {
   const Device d = device();
   RateCache cache;

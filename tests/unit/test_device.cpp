@@ -127,9 +127,10 @@ TEST_CASE("Every committed coefficient has a kind, a source and an ordered range
       CHECK(paths.insert(c->path).second);
     }
     // All 23 fields of Device, one more where both directions share a limit, one where
-    // stores in a loop have a share, and the six of a clock rule.
+    // stores in a loop have a share, the six of a clock rule, and the tables' factors.
     const std::size_t optional = (device.duplex_rate ? 1U : 0U) +
-                                 (device.loop_store_share ? 1U : 0U) + (device.clock ? 6U : 0U);
+                                 (device.loop_store_share ? 1U : 0U) + (device.clock ? 6U : 0U) +
+                                 device.rate_factors.size();
     CHECK(paths.size() == 23 + optional);
     CHECK(paths.count("gpu.shape_factor") == 1);
     for (const char* path :
@@ -461,12 +462,58 @@ TEST_CASE("A table named by a path is relative to the file that says it") {
 }
 
 TEST_CASE("What is neither a table's file nor a table is reported") {
-  const std::string wrong = "a table must be a file name or a map of kind kernel_table";
+  const std::string wrong = "a table must be a file name, a map of one and its 'rate_factors', or "
+                            "a map of kind kernel_table";
   CHECK(complaints({"gpu.kernels.matmul.bf16=[[a]]"}) == wrong);
   CHECK(complaints({"gpu.kernels.matmul.bf16=['', ~]"}) == wrong + "\n" + wrong);
   const std::string mistakes = complaints({"gpu.kernels.matmul.bf16=[{kind: kernel_tabel}]"});
   CHECK(mistakes.find("unknown value 'kernel_tabel' for 'kind'") != std::string::npos);
   CHECK(mistakes.find("is not a table of") == std::string::npos); // one mistake, one message
+}
+
+// A committed file's tables, with one of its matrix tables multiplied by factors.
+TEST_CASE("The table of another device names factors that are coefficients") {
+  const std::string file =
+      changed({}).find("gpu")->find("kernels")->find("matmul")->find("bf16")->items.front().text;
+  Diagnostics diagnostics;
+  const Device device = read(
+      changed({"sources.mine={title: Mine}", "gpu.rate_factors.old=2",
+               "gpu.rate_factors.newer={value: 3, low: 2, high: 4, kind: inferred, source: mine, "
+               "note: n}",
+               "gpu.kernels.matmul.bf16=[{table: " + file + ", rate_factors: [newer, old]}]"}),
+      diagnostics);
+  CHECK(report_text(diagnostics) == "");
+  REQUIRE(device.rate_factors.size() >= 2);
+  const std::size_t last = device.rate_factors.size() - 1;
+  const Coefficient& newer = device.rate_factors[last];
+  CHECK(newer.path == "gpu.rate_factors.newer");
+  CHECK(newer.has_range());
+  CHECK(newer.note == "n");
+  CHECK(device.rate_factors[last - 1].kind == "assumed"); // set by the user
+  CHECK(device.coefficients().back() == &newer);
+  CHECK(device.tables.front()->rate_factors == std::vector<std::size_t>{last, last - 1});
+  CHECK(device.tables.front()->kind == "inferred");
+}
+
+TEST_CASE("A reference to another device's table is read strictly") {
+  const std::string file =
+      changed({}).find("gpu")->find("kernels")->find("matmul")->find("bf16")->items.front().text;
+  const auto said = [&](const std::string& reference) {
+    return complaints(
+        {"gpu.rate_factors.newer=3", "gpu.kernels.matmul.bf16=[{" + reference + "}]"});
+  };
+  CHECK(said("table: " + file + ", rate_factors: [newer]") == "");
+  CHECK(said("table: " + file + ", rate_factors: [newr]")
+            .find("'gpu.rate_factors' has no 'newr' | did you mean 'newer'?") != std::string::npos);
+  CHECK(
+      said("table: " + file).find("'rate_factors' must list at least one of 'gpu.rate_factors'") !=
+      std::string::npos);
+  CHECK(said("table: " + file + ", rate_factors: [newer], scale: 2").find("unknown key 'scale'") !=
+        std::string::npos);
+  CHECK(said("table: [a], rate_factors: [newer]").find("'table' must be") != std::string::npos);
+  CHECK(complaints({"gpu.rate_factors.newer=0"}).find("'newer' must be") != std::string::npos);
+  CHECK(complaints({"gpu.rate_factors=[2]"}).find("'rate_factors' must be a map") !=
+        std::string::npos);
 }
 
 // Else a table in the wrong list is quietly used, or never.
