@@ -71,7 +71,7 @@ TEST_CASE("calibrate reports fits, what was dropped, and fit against measurement
   CHECK(std::regex_search(text, std::regex("\nmatmul +117 +114 .* 4\\.92 % +15\\.27 %\n")));
   CHECK(std::regex_search(text, std::regex("\ngemm_8192 +both +1\\.582 ms +0\\.969 ")));
   CHECK(contains(text, "\na scenario needs also: 'context' in 'gpu', "));
-  CHECK(contains(text, "\n  --base NAME takes them from one of: gb200-nvl72, h200\n"));
+  CHECK(contains(text, "\n  --base NAME takes them from one of: a100, b200, gb200-1to1, "));
   // All sizes of a line, ten rows of a table (nine where there are no more).
   std::map<std::string, int> rows;
   bool below = false;

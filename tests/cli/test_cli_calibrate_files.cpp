@@ -148,7 +148,7 @@ TEST_CASE("A base that is not a whole machine is refused before anything is writ
   CHECK(result.err.starts_with("error: --base: '" + partial +
                                "' and these measurements are no whole machine: missing 'context' "
                                "in 'gpu', "));
-  CHECK(result.err.ends_with("\n      '" + partial + "' can extend one of: gb200-nvl72, h200\n"));
+  CHECK(contains(result.err, "\n      '" + partial + "' can extend one of: a100, b200, "));
   CHECK(result.err.find("out.yaml") == std::string::npos);
   CHECK_FALSE(std::filesystem::exists(out));
   // A file written earlier stays when the next one is refused.

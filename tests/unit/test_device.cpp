@@ -121,6 +121,8 @@ TEST_CASE("Every committed coefficient has a kind, a source and an ordered range
       CHECK(kinds.count(c->kind) == 1);
       CHECK_FALSE(c->source.empty());
       CHECK(c->source != "set by the user");
+      const bool derived = c->kind == "inferred" || c->kind == "assumed";
+      CHECK((!derived || !c->note.empty())); // the reasoning, for everyone to judge
       CHECK(c->low <= c->value);
       CHECK(c->value <= c->high);
       CHECK(c->value > 0);
