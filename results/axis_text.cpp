@@ -154,6 +154,13 @@ std::string published_statement(const Scenario& scenario, const std::vector<cons
   return text + "\n";
 }
 
+// What was published belongs to one system.
+bool varies_system(const std::vector<ResultRow>& rows) {
+  const Settings& settings = rows.front().settings;
+  return std::any_of(settings.begin(), settings.end(),
+                     [](const auto& setting) { return setting.first == "hardware"; });
+}
+
 } // namespace
 
 std::string axis_text(const Scenario& scenario, const std::vector<ResultRow>& rows,
@@ -204,7 +211,8 @@ std::string axis_text(const Scenario& scenario, const std::vector<ResultRow>& ro
       }
     }
     text += speedup_matrix(own, columns);
-    if (const auto published = published_speedup(scenario, policy, base)) {
+    const auto published = published_speedup(scenario, policy, base);
+    if (published && !varies_system(rows)) {
       text += published_statement(scenario, own, columns, *published);
     }
   }

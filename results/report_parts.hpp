@@ -7,6 +7,7 @@
 
 namespace spillway {
 
+[[nodiscard]] std::string job_text(const Scenario& scenario); // "128 GPUs = fsdp 16 x ..."
 [[nodiscard]] std::string bytes_text(std::int64_t bytes);
 [[nodiscard]] std::string range_text(double low_s, double high_s); // "11.4 s .. 15 s"
 [[nodiscard]] std::string hidden_text(const RunResult& r);         // "80 %", "-" without copies

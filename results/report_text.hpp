@@ -43,4 +43,9 @@ void check_published(const Scenario& scenario);
 [[nodiscard]] std::string axis_text(const Scenario& scenario, const std::vector<ResultRow>& rows,
                                     const std::string& base);
 
+// The same scenario on several systems: one line per system and policy, each against the
+// base policy on the same system. What was published belongs to one system and is left out.
+[[nodiscard]] std::string systems_text(const Scenario& scenario, const std::vector<ResultRow>& rows,
+                                       const std::string& base);
+
 } // namespace spillway

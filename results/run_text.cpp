@@ -34,16 +34,20 @@ std::string published_line(const Scenario& scenario, const RunResult& r) {
 
 } // namespace
 
-std::string scenario_text(const Scenario& scenario) {
-  std::string text = fmt::format("{}\n", scenario.title);
-  text += fmt::format("{} on {}: {} GPUs = fsdp {} x expert {}, micro-batch {} x {} tokens",
-                      scenario.model.title, scenario.device.title, scenario.parallel.gpus,
-                      scenario.parallel.fsdp, scenario.parallel.expert, scenario.batch.micro,
-                      scenario.batch.sequence);
+std::string job_text(const Scenario& scenario) {
+  std::string text =
+      fmt::format("{} GPUs = fsdp {} x expert {}, micro-batch {} x {} tokens",
+                  scenario.parallel.gpus, scenario.parallel.fsdp, scenario.parallel.expert,
+                  scenario.batch.micro, scenario.batch.sequence);
   if (scenario.batch.accumulation > 1) {
     text += fmt::format(" x {} accumulated", scenario.batch.accumulation);
   }
-  return text + "\n";
+  return text;
+}
+
+std::string scenario_text(const Scenario& scenario) {
+  return fmt::format("{}\n{} on {}: {}\n", scenario.title, scenario.model.title,
+                     scenario.device.title, job_text(scenario));
 }
 
 std::string runtime_text(const Scenario& scenario) {

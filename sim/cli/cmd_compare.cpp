@@ -33,6 +33,35 @@ Axis parse_axis(const std::string& text) {
   return axis;
 }
 
+// --hardware a,b is an axis of names. It is applied first, so that --set can refine
+// every one of them.
+constexpr const char* system_key = "hardware";
+
+std::vector<std::string> all_axes(const CommonOptions& options) {
+  std::vector<std::string> axes = options.axes;
+  if (options.hardware.empty()) {
+    return axes;
+  }
+  for (const std::string& assignment : options.set) {
+    if (assignment.starts_with("hardware=")) {
+      throw InputError(fmt::format("--hardware and --set {} both name the system", assignment),
+                       "leave one of them out");
+    }
+  }
+  axes.insert(axes.begin(), fmt::format("{}={}", system_key, options.hardware));
+  return axes;
+}
+
+CommonOptions with(const CommonOptions& options,
+                   const std::vector<std::pair<std::string, std::string>>& settings) {
+  CommonOptions own = options;
+  for (const auto& [path, value] : settings) {
+    const bool first = path == system_key && !options.hardware.empty();
+    own.set.insert(first ? own.set.begin() : own.set.end(), fmt::format("{}={}", path, value));
+  }
+  return own;
+}
+
 constexpr std::size_t max_combinations = 10'000;
 
 // All combinations, the last axis fastest.
@@ -62,22 +91,46 @@ std::vector<std::vector<std::pair<std::string, std::string>>> combinations(
   return all;
 }
 
-std::size_t base_index(const std::vector<RunResult>& results, const std::string& wanted) {
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    if (wanted.empty() ? results[i].verdict == Verdict::fits : results[i].policy == wanted) {
+std::size_t base_index(const std::vector<ResultRow>& rows, const std::string& wanted) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const RunResult& result = rows[i].result;
+    if (wanted.empty() ? result.verdict == Verdict::fits : result.policy == wanted) {
       return i;
     }
   }
   if (!wanted.empty()) {
     std::vector<std::string> names;
-    names.reserve(results.size());
-    for (const RunResult& result : results) {
-      names.push_back(result.policy);
+    names.reserve(rows.size());
+    for (const ResultRow& row : rows) {
+      names.push_back(row.result.policy);
     }
     throw InputError(fmt::format("--base '{}' is not among the compared policies", wanted),
                      suggestion(wanted, names));
   }
   return 0;
+}
+
+std::vector<RunResult> results_of(const std::vector<ResultRow>& rows) {
+  std::vector<RunResult> results;
+  results.reserve(rows.size());
+  for (const ResultRow& row : rows) {
+    results.push_back(row.result);
+  }
+  return results;
+}
+
+// In the layout that suits what was varied.
+std::string report(const CommonOptions& options, const Scenario& scenario,
+                   const std::vector<ResultRow>& rows, std::size_t base) {
+  const std::string& policy = rows[base].result.policy;
+  if (!options.axes.empty()) {
+    return scenario_text(scenario) + "\n" + axis_text(scenario, rows, policy);
+  }
+  if (!options.hardware.empty()) {
+    return systems_text(scenario, rows, policy);
+  }
+  return scenario_text(scenario) + runtime_text(scenario) + "\n" +
+         compare_text(scenario, results_of(rows), base);
 }
 
 } // namespace
@@ -95,12 +148,8 @@ ExitCode run_compare(const std::vector<std::string>& arguments) {
   }
   std::optional<Scenario> first; // whose title and published figures the text shows
   std::vector<ResultRow> rows;
-  for (const auto& settings : combinations(options.axes)) {
-    CommonOptions own = options;
-    for (const auto& [path, value] : settings) {
-      own.set.push_back(fmt::format("{}={}", path, value));
-    }
-    const Scenario scenario = load_from(own);
+  for (const auto& settings : combinations(all_axes(options))) {
+    const Scenario scenario = load_from(with(options, settings));
     if (!first) {
       first = scenario;
     }
@@ -113,12 +162,7 @@ ExitCode run_compare(const std::vector<std::string>& arguments) {
                                           .result});
     }
   }
-  std::vector<RunResult> results;
-  results.reserve(rows.size());
-  for (const ResultRow& row : rows) {
-    results.push_back(row.result);
-  }
-  const std::size_t base = base_index(results, options.base);
+  const std::size_t base = base_index(rows, options.base);
   if (!options.json.empty()) {
     write_output(options.json, compare_json(rows));
   }
@@ -126,15 +170,11 @@ ExitCode run_compare(const std::vector<std::string>& arguments) {
     write_output(options.csv, results_csv(rows));
   }
   if (options.prints_text()) {
-    const Scenario& scenario = *first;
-    write_output("-",
-                 scenario_text(scenario) +
-                     (options.axes.empty()
-                          ? runtime_text(scenario) + "\n" + compare_text(scenario, results, base)
-                          : "\n" + axis_text(scenario, rows, results[base].policy)));
+    write_output("-", report(options, *first, rows, base));
   }
-  const bool any_fits = std::any_of(results.begin(), results.end(),
-                                    [](const RunResult& r) { return r.verdict == Verdict::fits; });
+  const bool any_fits = std::any_of(rows.begin(), rows.end(), [](const ResultRow& row) {
+    return row.result.verdict == Verdict::fits;
+  });
   return any_fits ? ExitCode::done : ExitCode::no;
 }
 

@@ -46,6 +46,8 @@ po::options_description describe(const OptionSet& set, CommonOptions& out) {
   if (set.axis) {
     add("axis", po::value(&out.axes)->value_name("PATH=V1,V2,...")->composing(),
         "run every policy for each value; several axes give all combinations");
+    add("hardware", po::value(&out.hardware)->value_name("NAME,NAME,..."),
+        "the scenario on each of these systems; --set hardware.KEY=V refines all of them");
     add("base", po::value(&out.base)->value_name("NAME"),
         "policy that the others are compared with (default: the first that fits)");
   }

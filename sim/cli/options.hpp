@@ -47,7 +47,7 @@ struct OptionSet {
   bool band = false;     // --jobs, --no-band
   bool json = false;
   bool csv = false;
-  bool axis = false; // --axis, --base
+  bool axis = false; // --axis, --hardware, --base
   bool top = false;
   bool explanation = false; // --jobs, --faster, --task, --rank, --occurrence
   bool cases = false;
