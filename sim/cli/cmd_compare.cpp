@@ -1,5 +1,6 @@
 #include "results/report_text.hpp"
 #include "results/write.hpp"
+#include "sim/cli/break_even.hpp"
 #include "sim/cli/commands.hpp"
 #include "sim/cli/options.hpp"
 
@@ -145,6 +146,9 @@ ExitCode run_compare(const std::vector<std::string>& arguments) {
                                                .max_positional = 1});
   if (options.help) {
     return ExitCode::done;
+  }
+  if (!options.break_even.empty()) {
+    return run_break_even(options);
   }
   std::optional<Scenario> first; // whose title and published figures the text shows
   std::vector<ResultRow> rows;

@@ -48,6 +48,9 @@ po::options_description describe(const OptionSet& set, CommonOptions& out) {
         "run every policy for each value; several axes give all combinations");
     add("hardware", po::value(&out.hardware)->value_name("NAME,NAME,..."),
         "the scenario on each of these systems; --set hardware.KEY=V refines all of them");
+    add("break-even", po::value(&out.break_even)->value_name("PATH[+PATH]=V1,V2,..."),
+        "vary these keys together and find the value at which a policy takes as long as the base, "
+        "and what limits it beyond");
     add("base", po::value(&out.base)->value_name("NAME"),
         "policy that the others are compared with (default: the first that fits)");
   }

@@ -17,6 +17,7 @@ struct CommonOptions {
   std::vector<std::string> set;
   std::vector<std::string> policies; // empty: all, in the scenario's order
   std::vector<std::string> axes;
+  std::string break_even;
   std::string json, csv;
   std::string base;
   std::string output, name, tables, source;
@@ -47,7 +48,7 @@ struct OptionSet {
   bool band = false;     // --jobs, --no-band
   bool json = false;
   bool csv = false;
-  bool axis = false; // --axis, --hardware, --base
+  bool axis = false; // --axis, --hardware, --break-even, --base
   bool top = false;
   bool explanation = false; // --jobs, --faster, --task, --rank, --occurrence
   bool cases = false;

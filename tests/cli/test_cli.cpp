@@ -27,7 +27,7 @@ const std::map<std::string, std::vector<std::string>> options_of{
       "--json", "--csv"}},
     {"compare",
      {"--help", "--catalog", "--set", "--policy", "--no-fold", "--quiet", "--jobs", "--no-band",
-      "--json", "--csv", "--axis", "--hardware", "--base"}},
+      "--json", "--csv", "--axis", "--hardware", "--break-even", "--base"}},
     {"explain",
      {"--help", "--catalog", "--set", "--policy", "--no-fold", "--quiet", "--json", "--top",
       "--faster", "--task", "--rank", "--occurrence", "--jobs"}},
