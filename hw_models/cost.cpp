@@ -30,10 +30,16 @@ Work in_table_terms(const Work& work) {
   return seen;
 }
 
+// Tables are of whole sequences.
+bool hides_some(const Work& work) {
+  return work.window > 0 && work.window < work.seq;
+}
+
 std::string describe(const Work& work) {
   if (work.kind == WorkKind::attention) {
-    return fmt::format("attention of {} x {} heads of {} and {} on {} tokens", work.batch,
-                       work.heads, work.qk_dim, work.v_dim, work.seq);
+    return fmt::format("attention of {} x {} heads of {} and {} on {} tokens{}", work.batch,
+                       work.heads, work.qk_dim, work.v_dim, work.seq,
+                       hides_some(work) ? fmt::format(", a window of {}", work.window) : "");
   }
   return fmt::format("{}product of m={} n={} k={}",
                      work.groups > 1 ? fmt::format("{} grouped ", work.groups) : "", work.m, work.n,
@@ -114,7 +120,7 @@ Seconds CostModel::kernel_time(const Work& work) const {
   case WorkKind::matmul:
   case WorkKind::attention: {
     const RateCache::Entry& entry = cache_->look_up(*device_, work);
-    if (entry.beyond) {
+    if (entry.beyond || hides_some(work)) {
       extrapolations_.insert(describe(work));
     }
     double derate = device_->attention_derate.value;

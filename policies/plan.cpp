@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -80,6 +81,9 @@ std::vector<Fate> fates_of(const PolicySpec& policy, const LayerKind& kind,
     const Tensor& tensor = kind.tensors[t];
     const bool keep = t == kind.input || (policy.preset == Preset::none && residual[t]);
     Fate fate = keep ? Fate::keep : Fate::recompute;
+    if (const auto preset = listed_fate(policy.preset_tensors, tensor)) {
+      fate = preset->second;
+    }
     if (const auto common = listed_fate(policy.tensors, tensor)) {
       fate = common->second;
       listed[t] = common->first;
@@ -194,6 +198,57 @@ void warn_of_foreign_names(const PolicySpec& policy, const FrameworkSpec& framew
   }
 }
 
+// A layer of experts names its products moe_NAME; some of them carry NAME as well.
+constexpr const char* expert_prefix = "moe_";
+
+// "mlpwi_1" is listed, and the experts' own is called "moe_mlpwi_1" and nothing else.
+void warn_of_missed_experts(const PolicySpec& policy, const LayerKind& kind, const KindPlan& plan,
+                            std::vector<std::string>& warnings) {
+  std::map<std::string, Fate, std::less<>> listed = policy.tensors;
+  listed.insert(policy.preset_tensors.begin(), policy.preset_tensors.end());
+  for (const auto& [name, fate] : listed) {
+    for (TensorIndex t = 0; t < kind.tensors.size(); ++t) {
+      const std::vector<std::string>& names = kind.tensors[t].policy_names;
+      if (fate != Fate::recompute && plan.tensors[t].needed && !plan.tensors[t].saved() &&
+          names == std::vector<std::string>{expert_prefix + name}) {
+        warnings.push_back(fmt::format(
+            "'{}: {}' does not reach '{}' in {} layers, which is recomputed: its name is '{}'",
+            name, fate_name(fate), kind.tensors[t].name, kind.name, names.front()));
+      }
+    }
+  }
+}
+
+bool recomputes(const LayerKind& kind, const KindPlan& plan, const std::string& name) {
+  for (TensorIndex t = 0; t < kind.tensors.size(); ++t) {
+    const std::vector<std::string>& names = kind.tensors[t].policy_names;
+    if (!names.empty() && names.front() == name && plan.tensors[t].needed &&
+        !plan.tensors[t].saved()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void warn_of_preset(const PolicySpec& policy, const StepTrace& trace, const Plan& plan,
+                    std::vector<std::string>& warnings) {
+  std::vector<std::string> recomputed;
+  for (const std::string& name : policy.preset_leaves) {
+    bool found = false;
+    for (std::size_t k = 0; k < trace.kinds.size(); ++k) {
+      found = found || recomputes(trace.kinds[k], plan.kinds[k], name);
+    }
+    if (found) {
+      recomputed.push_back(name);
+    }
+  }
+  if (!recomputed.empty()) {
+    warnings.push_back(fmt::format("preset {} recomputes {}: list what is to be saved of them "
+                                   "under 'tensors'",
+                                   policy.framework_preset, joined(recomputed)));
+  }
+}
+
 } // namespace
 
 Plan decide(const PolicySpec& policy, const StepTrace& trace, const FrameworkSpec& framework) {
@@ -204,10 +259,14 @@ Plan decide(const PolicySpec& policy, const StepTrace& trace, const FrameworkSpe
   for (const LayerKind& kind : trace.kinds) {
     std::vector<std::string> warnings;
     plan.kinds.push_back(decide_kind(kind.checkpointed ? policy : keep_all, kind, warnings));
+    if (kind.checkpointed) {
+      warn_of_missed_experts(policy, kind, plan.kinds.back(), warnings);
+    }
     if (named.insert(kind.name).second) {
       plan.warnings.insert(plan.warnings.end(), warnings.begin(), warnings.end());
     }
   }
+  warn_of_preset(policy, trace, plan, plan.warnings);
   warn_of_foreign_names(policy, framework, plan.warnings);
   return plan;
 }

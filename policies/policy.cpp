@@ -51,18 +51,44 @@ std::map<std::string, Fate, std::less<>> read_fates(MapReader& in,
   return fates;
 }
 
+PolicySpec read_preset(MapReader& in, const FrameworkSpec& framework) {
+  std::vector<std::string> names(preset_names.begin(), preset_names.end());
+  for (const PresetSpec& preset : framework.presets) {
+    names.push_back(preset.name);
+  }
+  const std::size_t chosen = in.choice("preset", names);
+  if (chosen >= preset_names.size()) {
+    return preset_policy(framework.presets[chosen - preset_names.size()]);
+  }
+  PolicySpec spec;
+  spec.preset = static_cast<Preset>(chosen);
+  return spec;
+}
+
 } // namespace
 
 const char* fate_name(Fate fate) {
   return fate_names[static_cast<std::size_t>(fate)].c_str();
 }
 
-PolicySpec read_policy(const std::string& name, const YamlNode& node, const StepTrace& trace,
-                       Diagnostics& diagnostics) {
+PolicySpec preset_policy(const PresetSpec& preset) {
   PolicySpec spec;
-  spec.name = name;
+  spec.name = spec.framework_preset = preset.name;
+  spec.preset_leaves = preset.leaves;
+  for (const std::string& tensor : preset.keep) {
+    spec.preset_tensors.emplace(tensor, Fate::keep);
+  }
+  for (const std::string& tensor : preset.offload) {
+    spec.preset_tensors.emplace(tensor, Fate::offload);
+  }
+  return spec;
+}
+
+PolicySpec read_policy(const std::string& name, const YamlNode& node, const StepTrace& trace,
+                       const FrameworkSpec& framework, Diagnostics& diagnostics) {
   MapReader in(node, name, diagnostics);
-  spec.preset = static_cast<Preset>(in.choice("preset", preset_names));
+  PolicySpec spec = read_preset(in, framework);
+  spec.name = name;
   std::vector<std::string> known;
   for (const LayerKind& kind : trace.kinds) {
     if (!kind.checkpointed) {

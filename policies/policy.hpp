@@ -3,6 +3,7 @@
 //   preset none    everything that backward itself reads is kept
 //   preset full    only decoder_layer_input is kept, everything else recomputed
 //   preset custom  as full, with fates listed under `tensors`
+//   another name   a preset of the framework: as full, but what it lists is saved
 //
 // Fates under `tensors` override the preset in every kind of layer; those under
 // `dense` and `moe` override them in layers of that kind. A tensor that carries
@@ -11,6 +12,7 @@
 #pragma once
 
 #include "sim/base/yaml.hpp"
+#include "workloads/framework.hpp"
 #include "workloads/trace.hpp"
 
 #include <map>
@@ -27,12 +29,20 @@ enum class Preset : std::uint8_t { none, full, custom };
 struct PolicySpec {
   std::string name;
   Preset preset = Preset::full;
+  // Of the framework's preset, if it is one: weaker than everything that is listed below.
+  std::string framework_preset;
+  std::map<std::string, Fate, std::less<>> preset_tensors;
+  std::vector<std::string> preset_leaves; // PresetSpec::leaves
   std::map<std::string, Fate, std::less<>> tensors;
   std::map<std::string, std::map<std::string, Fate, std::less<>>, std::less<>> by_kind;
 };
 
 // `trace` supplies the tensor names and layer kinds that exist.
 [[nodiscard]] PolicySpec read_policy(const std::string& name, const YamlNode& node,
-                                     const StepTrace& trace, Diagnostics& diagnostics);
+                                     const StepTrace& trace, const FrameworkSpec& framework,
+                                     Diagnostics& diagnostics);
+
+// A framework's preset as it is, under its own name.
+[[nodiscard]] PolicySpec preset_policy(const PresetSpec& preset);
 
 } // namespace spillway

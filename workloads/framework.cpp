@@ -1,11 +1,15 @@
 #include "workloads/framework.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <map>
 
 namespace spillway {
 namespace {
 
+const std::array<std::string, 3> built_in_presets{"none", "full", "custom"};
 const std::array<std::string, 4> kinds{"datasheet", "measured", "inferred", "assumed"};
 
 constexpr std::array<NamedNumber, 24> numbers{{
@@ -86,6 +90,37 @@ SourcedNumber read_sourced(MapReader& in, std::string_view key, const Titles& ti
   return number;
 }
 
+PresetSpec read_preset(const YamlEntry& entry, Diagnostics& diagnostics) {
+  MapReader in(entry.value, entry.key, diagnostics);
+  PresetSpec preset{entry.key, in.text_list_or_empty("keep"), in.text_list_or_empty("offload"),
+                    in.text_list_or_empty("leaves")};
+  in.finish();
+  if (preset.keep.empty() && preset.offload.empty()) {
+    diagnostics.add(entry.key_place, fmt::format("preset '{}' saves nothing", entry.key),
+                    "list names under 'keep' or 'offload'");
+  }
+  return preset;
+}
+
+void read_presets(MapReader& in, FrameworkSpec& spec, Diagnostics& diagnostics) {
+  const YamlNode* presets = in.child("presets");
+  if (presets == nullptr) {
+    return;
+  }
+  if (!presets->is_map()) {
+    in.error("presets", "'presets' must be a map of names to lists of tensors");
+    return;
+  }
+  for (const YamlEntry& entry : presets->entries) {
+    if (std::find(built_in_presets.begin(), built_in_presets.end(), entry.key) !=
+        built_in_presets.end()) {
+      diagnostics.add(entry.key_place,
+                      fmt::format("preset '{}' is there already, in every framework", entry.key));
+    }
+    spec.presets.push_back(read_preset(entry, diagnostics));
+  }
+}
+
 } // namespace
 
 std::span<const NamedNumber> framework_numbers() {
@@ -116,6 +151,7 @@ FrameworkSpec read_framework(const YamlNode& node, Diagnostics& diagnostics) {
   spec.compiled_order = in.boolean_or("compiled_order", false);
   spec.gradients_allocated_at_once = in.boolean_or("gradients_allocated_at_once", true);
   spec.policy_names = in.text_list_or_empty("policy_names");
+  read_presets(in, spec, diagnostics);
   in.finish();
   return spec;
 }

@@ -18,6 +18,13 @@ struct SourcedNumber {
   std::string source;
 };
 
+// A policy that the framework knows by name: everything is recomputed but these.
+struct PresetSpec {
+  std::string name;
+  std::vector<std::string> keep, offload; // names of tensors; those that a model lacks do nothing
+  std::vector<std::string> leaves;        // recomputed, though one may think that they are saved
+};
+
 struct FrameworkSpec {
   std::string name;
   std::string title;
@@ -54,6 +61,7 @@ struct FrameworkSpec {
   bool gradients_allocated_at_once = true; // before backward; else layer by layer
   bool runs_profiles = false;              // measured steps come from it unless said otherwise
   std::vector<std::string> policy_names;   // empty: any tensor can be named
+  std::vector<PresetSpec> presets;
 };
 
 // Every number with its key, in the order of the file.

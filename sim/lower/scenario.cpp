@@ -133,11 +133,13 @@ bool routes_evenly(const ModelSpec& model, const ParallelPlan& plan, const Batch
 
 const PolicySpec& Scenario::policy(const std::string& policy_name) const {
   std::vector<std::string> names;
-  for (const PolicySpec& spec : policies) {
-    if (spec.name == policy_name) {
-      return spec;
+  for (const std::vector<PolicySpec>* known : {&policies, &presets}) {
+    for (const PolicySpec& spec : *known) {
+      if (spec.name == policy_name) {
+        return spec;
+      }
+      names.push_back(spec.name);
     }
-    names.push_back(spec.name);
   }
   throw InputError(fmt::format("scenario '{}' has no policy '{}'", name, policy_name),
                    suggestion(policy_name, names));
@@ -213,7 +215,11 @@ Scenario read_scenario(const Catalog& catalog, const YamlNode& tree, const std::
     in.error("policies", "'policies' must be a map with at least one policy");
   }
   for (const YamlEntry& entry : policies->entries) {
-    scenario.policies.push_back(read_policy(entry.key, entry.value, scenario.trace, diagnostics));
+    scenario.policies.push_back(
+        read_policy(entry.key, entry.value, scenario.trace, scenario.framework, diagnostics));
+  }
+  for (const PresetSpec& preset : scenario.framework.presets) {
+    scenario.presets.push_back(preset_policy(preset));
   }
   if (const YamlNode* published = tree.find("published")) {
     for (const YamlEntry& entry : published->entries) {

@@ -75,10 +75,12 @@ struct Scenario {
   RuntimeSpec runtime;
   StepTrace trace; // of this model, split and batch
   std::vector<PolicySpec> policies;
+  std::vector<PolicySpec> presets; // of the framework, by their own names
   std::vector<Assumption> assumed;
   std::map<std::string, std::vector<PublishedValue>> published; // by policy
 
-  [[nodiscard]] const PolicySpec& policy(const std::string& policy_name) const; // throws InputError
+  // One of the scenario's, else one of the framework's. Throws InputError.
+  [[nodiscard]] const PolicySpec& policy(const std::string& policy_name) const;
 };
 
 // Whether balanced routing can spread a micro-batch evenly over a GPU's experts.

@@ -50,9 +50,19 @@ TEST_CASE("compare gives results in the order asked for") {
   const ProgramResult two = ask(json + Arguments{"--policy", "offload", "--policy", "remat"});
   CHECK(two.exit_code == 0);
   CHECK(policies_of(two) == Names{"offload", "remat"});
-  check_refused(json + Arguments{"--policy", "nope"},
-                "error: scenario 'deepseek-v3-gb200' has no policy 'nope'\n"
-                "      known: save, remat, offload\n");
+  check_refused_with(json + Arguments{"--policy", "nope"},
+                     "error: scenario 'deepseek-v3-gb200' has no policy 'nope'\n"
+                     "      known: save, remat, offload, minimal, ");
+  check_refused(json + Arguments{"--policy", "minimal_ofloaded"},
+                "error: scenario 'deepseek-v3-gb200' has no policy 'minimal_ofloaded'\n"
+                "      did you mean 'minimal_offloaded'?\n");
+}
+
+// What 'save' keeps is a part of what the preset keeps: products spared, memory spent.
+TEST_CASE("A preset of the framework is a policy of every scenario") {
+  const ProgramResult result =
+      ask(compare_quickly + Arguments{"--json", "-", "--policy", "remat", "--policy", "minimal"});
+  CHECK(policies_of(result) == std::vector<std::string>{"remat", "minimal"});
 }
 
 TEST_CASE("compare shows what was published beside what is predicted") {

@@ -117,6 +117,32 @@ TEST_CASE("The switches of a framework have defaults that a file can change") {
   CHECK(other.policy_names == std::vector<std::string>{"context", "mlpwo"});
 }
 
+TEST_CASE("Presets of a framework are read in the order of the file") {
+  const FrameworkSpec spec = read(base_text() + "presets:\n"
+                                                "  some: {keep: [a, b], leaves: [c]}\n"
+                                                "  any: {offload: [d]}\n");
+  REQUIRE(spec.presets.size() == 2);
+  CHECK(spec.presets[0].name == "some");
+  CHECK(spec.presets[0].keep == std::vector<std::string>{"a", "b"});
+  CHECK(spec.presets[0].leaves == std::vector<std::string>{"c"});
+  CHECK(spec.presets[1].offload == std::vector<std::string>{"d"});
+  CHECK(read(base_text()).presets.empty());
+}
+
+TEST_CASE("Presets that say nothing, or have a name of every framework, are refused") {
+  const auto hint_of = [](const std::string& text) {
+    Diagnostics diagnostics;
+    static_cast<void>(read_framework(parse_yaml(base_text() + text, "t.yaml"), diagnostics));
+    const std::string report = report_text(diagnostics);
+    return report.substr(report.find(' ') + 1);
+  };
+  CHECK(hint_of("presets: [minimal]\n") == "'presets' must be a map of names to lists of tensors");
+  CHECK(hint_of("presets: {full: {keep: [a]}}\n") ==
+        "preset 'full' is there already, in every framework");
+  CHECK(hint_of("presets: {own: {leaves: [a]}}\n") ==
+        "preset 'own' saves nothing | list names under 'keep' or 'offload'");
+}
+
 TEST_CASE("Each switch of a framework changes its own field only") {
   const std::vector<std::pair<std::string, bool FrameworkSpec::*>> switches{
       {"eager", &FrameworkSpec::eager},

@@ -23,7 +23,7 @@ public:
         trace_(build_trace(model, {expert, 1, expert}, {2, 1, 64, 1}, framework_, DataType::bf16)) {
     Diagnostics diagnostics;
     const PolicySpec spec =
-        read_policy("p", parse_yaml(policy, "policy.yaml"), trace_, diagnostics);
+        read_policy("p", parse_yaml(policy, "policy.yaml"), trace_, framework_, diagnostics);
     diagnostics.throw_if_any();
     plan_ = decide(spec, trace_, framework_);
   }

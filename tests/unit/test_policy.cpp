@@ -16,8 +16,8 @@ StepTrace trace_of(const ModelSpec& model) {
 
 std::string reports(const std::string& policy, const ModelSpec& model = small_moe()) {
   Diagnostics diagnostics;
-  static_cast<void>(
-      read_policy("p", parse_yaml(policy, "policy.yaml"), trace_of(model), diagnostics));
+  static_cast<void>(read_policy("p", parse_yaml(policy, "policy.yaml"), trace_of(model),
+                                catalog_framework("maxtext"), diagnostics));
   return report_text(diagnostics);
 }
 
@@ -30,7 +30,7 @@ TEST_CASE("A policy is read with its preset and fates") {
       parse_yaml("{preset: custom, tensors: {query_proj: offload, mlpwi_0: keep}, "
                  "dense: {tensors: {mlpwi_0: recompute}}, moe: {tensors: {moe_mlpwi_0: keep}}}",
                  "policy.yaml"),
-      trace_of(small_moe()), diagnostics);
+      trace_of(small_moe()), catalog_framework("maxtext"), diagnostics);
   CHECK(report_text(diagnostics) == "");
   CHECK(policy.name == "mine");
   CHECK(policy.preset == Preset::custom);
@@ -109,8 +109,9 @@ TEST_CASE("A custom policy with empty maps lists no tensors") {
 TEST_CASE("A missing or unknown preset is reported") {
   CHECK(reports("tensors: {context: keep}\n") == "0:0: missing key 'preset' in 'p'");
   CHECK(reports("preset: ful\n") == "1:9: unknown value 'ful' for 'preset' | did you mean 'full'?");
-  CHECK(reports("preset: minimal\n") ==
-        "1:9: unknown value 'minimal' for 'preset' | known: none, full, custom");
+  CHECK(reports("preset: minimum\n") ==
+        "1:9: unknown value 'minimum' for 'preset' | did you mean 'minimal'?");
+  CHECK(reports("preset: minimal\n") == "");
 }
 
 TEST_CASE("Unknown keys and wrong kinds of a policy are reported") {
