@@ -55,8 +55,8 @@ using ProductShape = std::array<std::int64_t, 4>; // groups, then ascending
 [[nodiscard]] ProductShape product_shape(const Work& work);
 [[nodiscard]] std::string shape_name(const ProductShape& shape);
 
-// Table look-ups do not depend on any coefficient, so they are shared by the
-// re-runs that vary coefficients.
+// Table look-ups do not depend on any coefficient, so they are shared by the re-runs that
+// vary coefficients of one device. Not to be used for another one: it refers to its tables.
 class RateCache {
 public:
   struct Entry {

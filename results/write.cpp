@@ -56,18 +56,6 @@ Json to_json(const RunResult& result) {
   }
   return json;
 }
-
-std::string quoted(const std::string& cell) {
-  if (cell.find_first_of(",\"\n\r") == std::string::npos) {
-    return cell;
-  }
-  std::string text = "\"";
-  for (const char c : cell) {
-    text += c == '"' ? "\"\"" : std::string(1, c);
-  }
-  return text + '"';
-}
-
 // The columns of one field for a set of results: one, or one per key of a map.
 void append_columns(const Field& field, const std::vector<ResultRow>& rows,
                     std::vector<std::vector<std::string>>& table) {
@@ -202,6 +190,17 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
 
 } // namespace
 
+std::string csv_cell(const std::string& cell) {
+  if (cell.find_first_of(",\"\n\r") == std::string::npos) {
+    return cell;
+  }
+  std::string text = "\"";
+  for (const char c : cell) {
+    text += c == '"' ? "\"\"" : std::string(1, c);
+  }
+  return text + '"';
+}
+
 std::string run_json(const RunResult& result) {
   return to_json(result).dump(2) + '\n';
 }
@@ -239,7 +238,7 @@ std::string results_csv(const std::vector<ResultRow>& rows) {
   std::string text;
   for (const std::vector<std::string>& row : table) {
     for (std::size_t column = 0; column < row.size(); ++column) {
-      text += (column == 0 ? "" : ",") + quoted(row[column]);
+      text += (column == 0 ? "" : ",") + csv_cell(row[column]);
     }
     text += '\n';
   }

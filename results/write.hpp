@@ -26,6 +26,9 @@ struct ResultRow {
 // list is left out; settings are leading columns, the same for all rows.
 [[nodiscard]] std::string results_csv(const std::vector<ResultRow>& rows);
 
+// A cell of a CSV row, quoted where it must be.
+[[nodiscard]] std::string csv_cell(const std::string& cell);
+
 // Writes all of `text` or throws InputError and leaves what was there before:
 // the file is written beside its final name and then renamed. "-" is stdout. Where the
 // path is a symbolic link, what it points to is written.

@@ -9,7 +9,7 @@
 namespace spillway {
 namespace {
 
-const std::array<Command, 8> table{{
+const std::array<Command, 9> table{{
     {"run", "SCENARIO", "simulate one policy: does it fit, how fast is it, what holds memory",
      run_run},
     {"compare", "SCENARIO", "set policies side by side; --axis varies settings", run_compare},
@@ -22,6 +22,9 @@ const std::array<Command, 8> table{{
      run_calibrate},
     {"replay", "FILE", "replay a task graph of your own, and say what decides its time",
      run_replay},
+    {"infer", "QUESTION",
+     "find the settings that agree with what a publication says of memory, and what they predict",
+     run_infer},
     {"catalog", "[NAME]",
      "list models, hardware, frameworks, scenarios and trace formats, or show one's sources",
      run_catalog},

@@ -26,6 +26,7 @@ struct Command {
 [[nodiscard]] ExitCode run_validate(const std::vector<std::string>& arguments);
 [[nodiscard]] ExitCode run_calibrate(const std::vector<std::string>& arguments);
 [[nodiscard]] ExitCode run_replay(const std::vector<std::string>& arguments);
+[[nodiscard]] ExitCode run_infer(const std::vector<std::string>& arguments);
 [[nodiscard]] ExitCode run_catalog(const std::vector<std::string>& arguments);
 [[nodiscard]] ExitCode run_fields(const std::vector<std::string>& arguments);
 

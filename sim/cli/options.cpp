@@ -33,6 +33,9 @@ po::options_description describe(const OptionSet& set, CommonOptions& out) {
   if (set.graph) {
     add("quiet,q", po::bool_switch(&out.quiet), "no remarks on standard error");
   }
+  if (set.jobs) {
+    add("jobs", po::value(&out.jobs)->value_name("N"), "threads (default: one per processor)");
+  }
   if (set.band) {
     add("jobs", po::value(&out.jobs)->value_name("N"), "threads (default: one per processor)");
     add("no-band", po::bool_switch(&out.no_band), "expected values only, without low and high");

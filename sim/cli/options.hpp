@@ -45,6 +45,7 @@ struct CommonOptions {
 struct OptionSet {
   bool scenario = false; // --set, --policy, --no-fold, --quiet
   bool graph = false;    // --quiet
+  bool jobs = false;     // --jobs
   bool band = false;     // --jobs, --no-band
   bool json = false;
   bool csv = false;

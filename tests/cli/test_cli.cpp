@@ -89,7 +89,7 @@ TEST_CASE("Unknown commands and options are refused with the nearest name") {
   check_refused({"ru"}, "error: unknown command 'ru'\n      did you mean 'run'?\n");
   check_refused({"frobnicate"}, "error: unknown command 'frobnicate'\n"
                                 "      known: run, compare, explain, validate, calibrate, "
-                                "replay, catalog, fields\n");
+                                "replay, infer, catalog, fields\n");
   check_refused({"run", gb200, "--polcy", "remat"},
                 "error: unknown option '--polcy' of 'run'\n      did you mean '--policy'?\n");
   // Another command's option is not this one's.
