@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <optional>
 #include <set>
 #include <utility>
@@ -268,15 +267,7 @@ void check_distinct(const std::vector<OutputFile>& outputs, const CommonOptions&
 
 } // namespace
 
-ExitCode run_calibrate(const std::vector<std::string>& arguments) {
-  const CommonOptions options =
-      parse_options("calibrate", arguments,
-                    {.json = true,
-                     .calibration = true,
-                     .max_positional = std::numeric_limits<std::size_t>::max()});
-  if (options.help) {
-    return ExitCode::done;
-  }
+ExitCode run_calibrate(const CommonOptions& options) {
   check_options(options);
   const Catalog catalog(data_roots(options.catalog));
   const std::optional<Base> base =

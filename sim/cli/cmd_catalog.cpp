@@ -226,22 +226,14 @@ std::string entry_text(const Catalog& catalog, const std::string& name) {
 
 } // namespace
 
-ExitCode run_catalog(const std::vector<std::string>& arguments) {
-  const CommonOptions options = parse_options("catalog", arguments, {.max_positional = 1});
-  if (options.help) {
-    return ExitCode::done;
-  }
+ExitCode run_catalog(const CommonOptions& options) {
   const Catalog catalog(data_roots(options.catalog));
   write_output("-", options.positional.empty() ? list_text(catalog)
                                                : entry_text(catalog, options.positional.front()));
   return ExitCode::done;
 }
 
-ExitCode run_fields(const std::vector<std::string>& arguments) {
-  const CommonOptions options = parse_options("fields", arguments, {});
-  if (options.help) {
-    return ExitCode::done;
-  }
+ExitCode run_fields(const CommonOptions& /*options*/) {
   TextTable table;
   table.left_columns = 3;
   table.add({"field", "unit", "meaning"});

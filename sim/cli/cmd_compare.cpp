@@ -136,17 +136,7 @@ std::string report(const CommonOptions& options, const Scenario& scenario,
 
 } // namespace
 
-ExitCode run_compare(const std::vector<std::string>& arguments) {
-  const CommonOptions options = parse_options("compare", arguments,
-                                              {.scenario = true,
-                                               .band = true,
-                                               .json = true,
-                                               .csv = true,
-                                               .axis = true,
-                                               .max_positional = 1});
-  if (options.help) {
-    return ExitCode::done;
-  }
+ExitCode run_compare(const CommonOptions& options) {
   if (!options.break_even.empty()) {
     return run_break_even(options);
   }

@@ -32,13 +32,7 @@ private:
 
 } // namespace
 
-ExitCode run_infer(const std::vector<std::string>& arguments) {
-  const CommonOptions options = parse_options(
-      "infer", arguments,
-      {.graph = true, .jobs = true, .json = true, .csv = true, .top = true, .max_positional = 1});
-  if (options.help) {
-    return ExitCode::done;
-  }
+ExitCode run_infer(const CommonOptions& options) {
   if (options.positional.empty()) {
     throw InputError("'infer' needs a question, a YAML file",
                      "README says what is in one; results/studies has one");

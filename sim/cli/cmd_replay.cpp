@@ -9,12 +9,7 @@
 
 namespace spillway {
 
-ExitCode run_replay(const std::vector<std::string>& arguments) {
-  const CommonOptions options = parse_options(
-      "replay", arguments, {.graph = true, .json = true, .top = true, .max_positional = 1});
-  if (options.help) {
-    return ExitCode::done;
-  }
+ExitCode run_replay(const CommonOptions& options) {
   if (options.positional.empty()) {
     throw InputError("'replay' needs a task graph, a YAML file");
   }

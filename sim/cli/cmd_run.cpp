@@ -64,13 +64,7 @@ void explain_task(const Simulation& run, const CommonOptions& options) {
 
 } // namespace
 
-ExitCode run_run(const std::vector<std::string>& arguments) {
-  const CommonOptions options = parse_options(
-      "run", arguments,
-      {.scenario = true, .band = true, .json = true, .csv = true, .max_positional = 1});
-  if (options.help) {
-    return ExitCode::done;
-  }
+ExitCode run_run(const CommonOptions& options) {
   const Scenario scenario = load_from(options);
   RateCache cache;
   const Simulation run =
@@ -88,13 +82,7 @@ ExitCode run_run(const std::vector<std::string>& arguments) {
   return run.result.verdict == Verdict::fits ? ExitCode::done : ExitCode::no;
 }
 
-ExitCode run_explain(const std::vector<std::string>& arguments) {
-  const CommonOptions options = parse_options(
-      "explain", arguments,
-      {.scenario = true, .json = true, .top = true, .explanation = true, .max_positional = 1});
-  if (options.help) {
-    return ExitCode::done;
-  }
+ExitCode run_explain(const CommonOptions& options) {
   const Scenario scenario = load_from(options);
   RateCache cache;
   // A single task may be of any micro-batch, and slack goes from layer to layer.

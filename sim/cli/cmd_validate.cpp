@@ -128,11 +128,7 @@ void check_json_is_no_input(const Catalog& catalog, const CommonOptions& options
 
 } // namespace
 
-ExitCode run_validate(const std::vector<std::string>& arguments) {
-  const CommonOptions options = parse_options("validate", arguments, {.json = true, .cases = true});
-  if (options.help) {
-    return ExitCode::done;
-  }
+ExitCode run_validate(const CommonOptions& options) {
   const std::vector<std::filesystem::path> roots = data_roots(options.catalog);
   const Catalog catalog(roots);
   check_combinations(options);

@@ -39,7 +39,9 @@ const std::map<std::string, std::vector<std::string>> options_of{
       "--quiet"}},
     {"replay", {"--help", "--catalog", "--quiet", "--json", "--top"}},
     {"catalog", {"--help", "--catalog"}},
-    {"fields", {"--help", "--catalog"}}};
+    {"fields", {"--help", "--catalog"}},
+    {"completion", {"--help", "--catalog"}},
+    {"man", {"--help", "--catalog"}}};
 
 } // namespace
 
@@ -58,12 +60,6 @@ TEST_CASE("Without arguments the usage goes to standard error and the exit code 
     CHECK(ask({other}).out == help.out);
   }
   check_refused({}, help.out);
-}
-
-TEST_CASE("--version prints the name and a version of three numbers") {
-  const ProgramResult result = ask({"--version"});
-  CHECK(result.exit_code == 0);
-  CHECK(std::regex_match(result.out, std::regex("spillway [0-9]+\\.[0-9]+\\.[0-9]+\n")));
 }
 
 TEST_CASE("--help of a command lists all of its options and no others") {
@@ -89,7 +85,7 @@ TEST_CASE("Unknown commands and options are refused with the nearest name") {
   check_refused({"ru"}, "error: unknown command 'ru'\n      did you mean 'run'?\n");
   check_refused({"frobnicate"}, "error: unknown command 'frobnicate'\n"
                                 "      known: run, compare, explain, validate, calibrate, "
-                                "replay, infer, catalog, fields\n");
+                                "replay, infer, catalog, fields, completion, man\n");
   check_refused({"run", gb200, "--polcy", "remat"},
                 "error: unknown option '--polcy' of 'run'\n      did you mean '--policy'?\n");
   // Another command's option is not this one's.
