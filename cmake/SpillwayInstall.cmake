@@ -32,3 +32,8 @@ install(FILES
   "${PROJECT_BINARY_DIR}/SpillwayConfigVersion.cmake"
   DESTINATION "${package_dir}")
 install(EXPORT SpillwayTargets NAMESPACE Spillway:: DESTINATION "${package_dir}")
+
+install(FILES "${PROJECT_SOURCE_DIR}/README.md" DESTINATION share/doc/spillway)
+if(EXISTS "${PROJECT_SOURCE_DIR}/LICENSE")
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION share/doc/spillway)
+endif()
