@@ -7,9 +7,11 @@
 #include "workloads/model_counts.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace spillway {
 namespace {
@@ -150,6 +152,23 @@ std::string model_text(const ModelSpec& model) {
          published_sources(model);
 }
 
+std::string presets_text(const FrameworkSpec& framework) {
+  TextTable table;
+  table.left_columns = 2;
+  table.last_column_left = true;
+  table.add({"preset", "fate", "tensors; everything else is recomputed"});
+  table.add_rule();
+  for (const PresetSpec& preset : framework.presets) {
+    for (const auto& [fate, names] :
+         {std::pair("keep", preset.keep), std::pair("offload", preset.offload)}) {
+      if (!names.empty()) {
+        table.add({preset.name, fate, fmt::format("{}", fmt::join(names, ", "))});
+      }
+    }
+  }
+  return framework.presets.empty() ? "" : "\n" + table.render("  ");
+}
+
 std::string framework_text(const FrameworkSpec& framework) {
   TextTable table;
   table.last_column_left = true;
@@ -162,7 +181,8 @@ std::string framework_text(const FrameworkSpec& framework) {
                                              : fmt::format("{:g}", value.value),
                value.kind, value.source});
   }
-  return fmt::format("framework {}: {}\n\n", framework.name, framework.title) + table.render("  ");
+  return fmt::format("framework {}: {}\n\n", framework.name, framework.title) + table.render("  ") +
+         presets_text(framework);
 }
 
 std::string trace_format_text(const TraceFormat& format) {

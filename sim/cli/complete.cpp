@@ -84,9 +84,11 @@ std::string answer(const std::vector<std::string>& candidates, const std::string
 std::vector<std::string> policies(const Catalog& catalog, const Context& context) {
   std::vector<std::string> names;
   if (!context.arguments.empty()) {
-    for (const PolicySpec& policy :
-         load_scenario(catalog, context.arguments.front(), {}).policies) {
-      names.push_back(policy.name);
+    const Scenario scenario = load_scenario(catalog, context.arguments.front(), {});
+    for (const std::vector<PolicySpec>* known : {&scenario.policies, &scenario.presets}) {
+      for (const PolicySpec& policy : *known) {
+        names.push_back(policy.name);
+      }
     }
   }
   return names;

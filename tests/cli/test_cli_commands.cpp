@@ -58,6 +58,14 @@ TEST_CASE("compare gives results in the order asked for") {
                 "      did you mean 'minimal_offloaded'?\n");
 }
 
+TEST_CASE("catalog shows which tensors a framework's presets save") {
+  const std::string text = ask({"catalog", "maxtext"}).out;
+  CHECK(contains(text, "  save_out_proj                          keep     out_proj\n"));
+  CHECK(contains(text, "  qkv_proj_offloaded                     offload  query_proj, key_proj, "
+                       "value_proj, kv_proj\n"));
+  CHECK_FALSE(contains(ask({"catalog", "pytorch"}).out, "preset"));
+}
+
 // What 'save' keeps is a part of what the preset keeps: products spared, memory spent.
 TEST_CASE("A preset of the framework is a policy of every scenario") {
   const ProgramResult result =
