@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -89,6 +90,38 @@ TEST_CASE("Every committed coefficient has a kind, a source and an ordered range
           "gpu.clock.idle_power", "gpu.clock.max_speed", "gpu.clock.exponent"}) {
       CHECK(paths.count(path) == (device.clock ? 1 : 0));
     }
+  }
+}
+
+TEST_CASE("No committed memory of a CPU is slower than the link of one GPU") {
+  for (const std::string& name : catalog().names(CatalogKind::hardware)) {
+    CAPTURE(name);
+    Diagnostics diagnostics;
+    const Device device = read(hardware_file(name), diagnostics);
+    CHECK(device.host_pool_rate.value >= device.d2h_rate.value);
+    CHECK(device.host_pool_rate.value >= device.h2d_rate.value);
+  }
+}
+
+TEST_CASE("Every committed factor of another device's tables has a range") {
+  for (const std::string& name : catalog().names(CatalogKind::hardware)) {
+    Diagnostics diagnostics;
+    for (const Coefficient& factor : read(hardware_file(name), diagnostics).rate_factors) {
+      CAPTURE(name);
+      CAPTURE(factor.path);
+      CHECK(factor.low < factor.high);
+    }
+  }
+}
+
+TEST_CASE("One memory rate of one source is of the same kind in every committed file") {
+  std::map<std::pair<std::string, double>, std::string> kinds;
+  for (const std::string& name : catalog().names(CatalogKind::hardware)) {
+    CAPTURE(name);
+    Diagnostics diagnostics;
+    const Coefficient rate = read(hardware_file(name), diagnostics).hbm_rate;
+    const auto [first, added] = kinds.emplace(std::pair(rate.source, rate.value), rate.kind);
+    CHECK((added || first->second == rate.kind));
   }
 }
 
