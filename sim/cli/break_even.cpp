@@ -17,16 +17,6 @@ namespace {
 constexpr const char* example =
     "for example --break-even 'hardware.host.d2h.rate+hardware.host.h2d.rate=25 GB/s,50 GB/s'";
 
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(at, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 // "25 GB/s" to 25 and its unit; nothing for what is no positive number.
 std::optional<std::pair<double, std::string>> number_and_unit(const std::string& text) {
   double number = 0;
@@ -108,6 +98,19 @@ Scenario load_with(const CommonOptions& options, const Sweep& sweep, const std::
   return load_from(own);
 }
 
+// The search bisects, so a value between the first two must be one as well.
+void check_takes_fractions(const ScenarioAt& scenario_at, const Sweep& sweep) {
+  const double first = sweep.numbers[0];
+  const double between = first + std::min(0.5, (sweep.numbers[1] - first) / 2);
+  try {
+    static_cast<void>(scenario_at(sweep.text(between)));
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("--break-even needs a key that takes fractions: {}",
+                                 error.diagnostics().front().message),
+                     "compare at whole numbers with --axis");
+  }
+}
+
 bool any_fits(const BreakEven& found) {
   const SweepPoint& last = found.points.back();
   return last.base.verdict == Verdict::fits || last.policy.verdict == Verdict::fits;
@@ -122,6 +125,7 @@ ExitCode run_break_even(const CommonOptions& options) {
     return load_with(options, sweep, value);
   };
   const Scenario first = scenario_at(sweep.text(sweep.numbers.front()));
+  check_takes_fractions(scenario_at, sweep);
   const std::vector<const PolicySpec*> policies = chosen_policies(first, options);
   if (policies.size() < 2) {
     throw InputError("--break-even compares policies, and there is only one",

@@ -25,12 +25,7 @@ Axis parse_axis(const std::string& text) {
                      "for example --axis batch.micro=1,2,4");
   }
   axis.path = text.substr(0, equals);
-  std::size_t begin = equals + 1;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    axis.values.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  axis.values = split(text.substr(equals + 1), ',');
   return axis;
 }
 

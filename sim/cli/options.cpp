@@ -7,6 +7,7 @@
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -203,6 +204,19 @@ std::vector<fs::path> data_roots(const std::string& catalog_option) {
                      "bin/spillway and share/spillway move together; or name a --catalog");
   }
   return roots;
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(at, begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const std::size_t first = part.find_first_not_of(" \t");
+    const std::size_t last = part.find_last_not_of(" \t");
+    parts.push_back(first == std::string::npos ? "" : part.substr(first, last + 1 - first));
+    begin = end + 1;
+  }
+  return parts;
 }
 
 Scenario load_from(const CommonOptions& options) {

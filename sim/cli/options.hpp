@@ -45,6 +45,9 @@ struct CommonOptions {
 // binary (its installed share/spillway, or the source tree that built it).
 [[nodiscard]] std::vector<std::filesystem::path> data_roots(const std::string& catalog_option);
 
+// "a, b" at ',' to "a" and "b", each without blanks around it.
+[[nodiscard]] std::vector<std::string> split(const std::string& text, char at);
+
 [[nodiscard]] Scenario load_from(const CommonOptions& options);
 // The policies to run, in order.
 [[nodiscard]] std::vector<const PolicySpec*> chosen_policies(const Scenario& scenario,

@@ -169,8 +169,13 @@ TEST_CASE("A break-even search that cannot be made is refused") {
   check_refused(quick + Arguments{"--base", "offlod"},
                 "error: --base 'offlod' is not among the compared policies\n"
                 "      did you mean 'offload'?\n");
-  check_refused({"compare", gb200, "--policy", "remat", "--break-even", "batch.micro=1,2"},
-                "error: --break-even compares policies, and there is only one\n"
-                "      name another one with --policy\n");
+  check_refused(sweep("batch.micro=1,2,4,8"),
+                "error: --break-even needs a key that takes fractions: 'micro' must be an integer, "
+                "not '1.5'\n"
+                "      compare at whole numbers with --axis\n");
+  check_refused(
+      {"compare", gb200, "--policy", "remat", "--break-even", link_keys + "=1 GB/s,2 GB/s"},
+      "error: --break-even compares policies, and there is only one\n"
+      "      name another one with --policy\n");
   check_refused_with(sweep("hardware.host.d2h.rtae=1 GB/s,2 GB/s"), "did you mean 'rate'?");
 }
