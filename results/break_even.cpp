@@ -86,10 +86,11 @@ void find_crossings(Search& search, bool band, BreakEven& found) {
     if (before != after) {
       found.crossings.push_back(
           {search.equal_between(points[i].number, points[i + 1].number, &RatioBand::expected),
-           after, std::nullopt, std::nullopt});
+           after, false, std::nullopt, std::nullopt});
     }
   }
   if (band && found.crossings.size() == 1 && found.crossings.front().gains) {
+    found.crossings.front().has_band = true;
     found.crossings.front().band_from = first_equal(search, points, 0, &RatioBand::high);
     found.crossings.front().band_to = first_equal(search, points, 0, &RatioBand::low);
   }

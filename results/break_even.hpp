@@ -28,11 +28,12 @@ struct SweepPoint {
   WhatIf faster; // of the policy
 };
 
-// The speed-up is 1 at `number`, within 0.1 %. Where there is a band: so is its high end at
-// `from` and its low end at `to`, if they are between the same two points or beyond.
+// The speed-up is 1 at `number`, within 0.1 %. With a band, so is its high end at `band_from`
+// and its low end at `band_to`; neither is set where that is outside of the swept values.
 struct Crossing {
   double number = 0;
-  bool gains = true; // the policy is the faster one above
+  bool gains = true;     // the policy is the faster one above
+  bool has_band = false; // of one crossing, above which the policy gains
   std::optional<double> band_from, band_to;
 };
 

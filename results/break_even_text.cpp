@@ -54,12 +54,13 @@ std::string table_text(const BreakEven& found) {
 std::string crossing_text(const BreakEven& found, const Crossing& crossing) {
   std::string text = fmt::format("{} takes as long as {} at {}", found.policy, found.base,
                                  rounded(found.sweep, crossing.number));
-  const auto end = [&](const std::optional<double>& number, const char* none) {
-    return number ? rounded(found.sweep, *number) : std::string(none);
+  const auto end = [&](const std::optional<double>& number, const char* outside, double swept) {
+    return number ? rounded(found.sweep, *number) : outside + rounded(found.sweep, swept);
   };
-  if (crossing.band_from || crossing.band_to) {
-    text += fmt::format(" (low and high: {} .. {})", end(crossing.band_from, "below the first"),
-                        end(crossing.band_to, "beyond the last"));
+  if (crossing.has_band) {
+    text += fmt::format(" (low and high: {} .. {})",
+                        end(crossing.band_from, "below ", found.sweep.numbers.front()),
+                        end(crossing.band_to, "beyond ", found.sweep.numbers.back()));
   }
   return text + fmt::format("; above, it is {}\n", crossing.gains ? "faster" : "slower");
 }
@@ -67,9 +68,9 @@ std::string crossing_text(const BreakEven& found, const Crossing& crossing) {
 std::string crossings_text(const BreakEven& found) {
   if (found.crossings.empty()) {
     const SweepPoint& last = found.points.back();
-    return fmt::format("{} is {} than {} at every value\n", found.policy,
-                       last.policy.step_time_s < last.base.step_time_s ? "faster" : "not faster",
-                       found.base);
+    const bool faster = last.policy.step_time_s < last.base.step_time_s;
+    return fmt::format("{} is faster than {} at {} value\n", found.policy, found.base,
+                       faster ? "every" : "no");
   }
   std::string text;
   for (const Crossing& crossing : found.crossings) {
@@ -142,13 +143,12 @@ Json point_json(const SweepPoint& point, bool band) {
   return json;
 }
 
+// With a band, an end that is outside of the swept values is null.
 Json crossing_json(const Crossing& crossing) {
   Json json{{"value", crossing.number}, {"faster_above", crossing.gains}};
-  if (crossing.band_from) {
-    json["low"] = *crossing.band_from;
-  }
-  if (crossing.band_to) {
-    json["high"] = *crossing.band_to;
+  if (crossing.has_band) {
+    json["low"] = crossing.band_from ? Json(*crossing.band_from) : Json(nullptr);
+    json["high"] = crossing.band_to ? Json(*crossing.band_to) : Json(nullptr);
   }
   return json;
 }

@@ -81,10 +81,28 @@ TEST_CASE("With a band, break-even has a low and a high value") {
   const Json& crossing = found["crossings"][0];
   const double from = crossing["low"];
   CHECK(from < crossing["value"]);
-  CHECK_FALSE(crossing.contains("high")); // the low end of the band stays below 1
+  CHECK(crossing["high"].is_null()); // the low end of the band stays below 1
   CHECK(found["points"][3]["speedup_low"] < 1);
   const ProgramResult result = ask(usual);
-  CHECK(contains(result.out, " .. beyond the last); above, it is faster\n"));
+  CHECK(contains(result.out, " .. beyond 400 GB/s); above, it is faster\n"));
+}
+
+TEST_CASE("A band that is wider than what is swept is told from no band") {
+  const Arguments narrow = sweep("hardware.host.d2h.rate+hardware.host.h2d.rate+"
+                                 "hardware.host.peeled_copy_rate=155 GB/s, 165 GB/s");
+  const std::string at_160 = "\noffload takes as long as remat at 160";
+  const std::string text = ask(narrow).out;
+  CHECK(contains(text, at_160));
+  CHECK(contains(text, " GB/s (low and high: below 155 GB/s .. beyond 165 GB/s); above, "));
+  const Json with = found_by(narrow)[0]["crossings"][0];
+  CHECK(with["low"].is_null());
+  CHECK(with["high"].is_null());
+  const std::string bare = ask(narrow + Arguments{"--no-band"}).out;
+  CHECK(contains(bare, at_160));
+  CHECK_FALSE(contains(bare, "low and high"));
+  const Json without = found_by(narrow + Arguments{"--no-band"})[0]["crossings"][0];
+  CHECK_FALSE(without.contains("low"));
+  CHECK_FALSE(without.contains("high"));
 }
 
 TEST_CASE("The text says where, and what limits beyond") {
@@ -116,7 +134,7 @@ TEST_CASE("What is beyond the break-even is what explain says at the last value"
 
 TEST_CASE("A sweep that never meets says so, and one that loses above, too") {
   CHECK(contains(ask(sweep(link_keys + "=20 GB/s,40 GB/s") + Arguments{"--no-band"}).out,
-                 "\noffload is not faster than remat at every value\n"));
+                 "\noffload is faster than remat at no value\n"));
   CHECK(contains(ask(sweep(link_keys + "=300 GB/s,400 GB/s") + Arguments{"--no-band"}).out,
                  "\noffload is faster than remat at every value\n"));
   // Faster products make recomputing cheap, and leave copies less time to hide in.
