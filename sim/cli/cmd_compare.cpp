@@ -33,11 +33,25 @@ Axis parse_axis(const std::string& text) {
 // every one of them.
 constexpr const char* system_key = "hardware";
 
+void check_names(const std::string& hardware) {
+  std::vector<std::string> names = split(hardware, ',');
+  std::sort(names.begin(), names.end());
+  if (names.front().empty()) {
+    throw InputError(fmt::format("--hardware '{}' has an empty name", hardware),
+                     "write names or files with a comma between two");
+  }
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) {
+    throw InputError(fmt::format("--hardware: '{}' is named twice", *twice));
+  }
+}
+
 std::vector<std::string> all_axes(const CommonOptions& options) {
   std::vector<std::string> axes = options.axes;
   if (options.hardware.empty()) {
     return axes;
   }
+  check_names(options.hardware);
   for (const std::string& assignment : options.set) {
     if (assignment.starts_with("hardware=")) {
       throw InputError(fmt::format("--hardware and --set {} both name the system", assignment),
@@ -96,9 +110,10 @@ std::size_t base_index(const std::vector<ResultRow>& rows, const std::string& wa
   }
   if (!wanted.empty()) {
     std::vector<std::string> names;
-    names.reserve(rows.size());
     for (const ResultRow& row : rows) {
-      names.push_back(row.result.policy);
+      if (std::find(names.begin(), names.end(), row.result.policy) == names.end()) {
+        names.push_back(row.result.policy); // once, however many axes there are
+      }
     }
     throw InputError(fmt::format("--base '{}' is not among the compared policies", wanted),
                      suggestion(wanted, names));

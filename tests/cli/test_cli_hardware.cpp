@@ -75,7 +75,15 @@ TEST_CASE("--hardware goes with other axes, in the layout of axes") {
 TEST_CASE("Systems that cannot be named so are refused") {
   check_refused_with(two_policies + Arguments{"--hardware", "gb300-nvl72,h20"},
                      "did you mean 'h200'?");
-  check_refused_with(two_policies + Arguments{"--hardware", "h200,,h100"}, "missing value");
+  for (const char* names : {"h200,,h100", "a100,", ",a100", "a100, "}) {
+    check_refused(two_policies + Arguments{"--hardware", names},
+                  std::string("error: --hardware '") + names +
+                      "' has an empty name\n"
+                      "      write names or files with a comma between two\n");
+  }
+  check_refused(two_policies + Arguments{"--hardware", "h200,a100, h200"},
+                "error: --hardware: 'h200' is named twice\n");
+  check_refused_with(two_systems + Arguments{"--base", "nope"}, "known: remat, offload\n");
   check_refused(two_policies + Arguments{"--hardware", ""},
                 "error: --hardware must not be empty\n");
   check_refused(two_systems + Arguments{"--set", "hardware=h200"},
