@@ -1,6 +1,7 @@
 #include "policies/plan.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -126,14 +127,6 @@ std::vector<std::string> spared_by(const LayerKind& kind, const Closure& closure
   return names;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) {
-    text += (text.empty() ? "" : ", ") + name;
-  }
-  return text;
-}
-
 KindPlan decide_kind(const PolicySpec& policy, const LayerKind& kind,
                      std::vector<std::string>& warnings) {
   std::vector<std::string> listed; // the name by which the policy decided, if any
@@ -161,7 +154,8 @@ KindPlan decide_kind(const PolicySpec& policy, const LayerKind& kind,
       decision.reason = "the layer is recomputed from it";
     } else {
       const std::vector<std::string> spared = spared_by(kind, closure, boundary, t);
-      decision.reason = spared.empty() ? "spares no product" : "spares " + joined(spared);
+      decision.reason =
+          spared.empty() ? "spares no product" : fmt::format("spares {}", fmt::join(spared, ", "));
       if (!listed[t].empty() && spared.empty() && policy.preset != Preset::none) {
         warnings.push_back(fmt::format(
             "'{}: {}' saves little in {} layers: every product before it runs again anyway",
@@ -245,7 +239,7 @@ void warn_of_preset(const PolicySpec& policy, const StepTrace& trace, const Plan
   if (!recomputed.empty()) {
     warnings.push_back(fmt::format("preset {} recomputes {}: list what is to be saved of them "
                                    "under 'tensors'",
-                                   policy.framework_preset, joined(recomputed)));
+                                   policy.framework_preset, fmt::join(recomputed, ", ")));
   }
 }
 

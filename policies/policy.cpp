@@ -8,7 +8,6 @@
 namespace spillway {
 namespace {
 
-const std::array<std::string, 3> preset_names{"none", "full", "custom"};
 const std::array<std::string, 3> fate_names{"keep", "recompute", "offload"};
 
 std::vector<std::string> names_in(const LayerKind& kind) {
@@ -52,13 +51,13 @@ std::map<std::string, Fate, std::less<>> read_fates(MapReader& in,
 }
 
 PolicySpec read_preset(MapReader& in, const FrameworkSpec& framework) {
-  std::vector<std::string> names(preset_names.begin(), preset_names.end());
+  std::vector<std::string> names(built_in_presets.begin(), built_in_presets.end());
   for (const PresetSpec& preset : framework.presets) {
     names.push_back(preset.name);
   }
   const std::size_t chosen = in.choice("preset", names);
-  if (chosen >= preset_names.size()) {
-    return preset_policy(framework.presets[chosen - preset_names.size()]);
+  if (chosen >= built_in_presets.size()) {
+    return preset_policy(framework.presets[chosen - built_in_presets.size()]);
   }
   PolicySpec spec;
   spec.preset = static_cast<Preset>(chosen);
@@ -69,6 +68,19 @@ PolicySpec read_preset(MapReader& in, const FrameworkSpec& framework) {
 
 const char* fate_name(Fate fate) {
   return fate_names[static_cast<std::size_t>(fate)].c_str();
+}
+
+std::vector<PolicySpec> preset_policies(const FrameworkSpec& framework) {
+  std::vector<PolicySpec> policies;
+  for (const Preset preset : {Preset::none, Preset::full}) {
+    PolicySpec& policy = policies.emplace_back();
+    policy.name = built_in_presets[static_cast<std::size_t>(preset)];
+    policy.preset = preset;
+  }
+  for (const PresetSpec& preset : framework.presets) {
+    policies.push_back(preset_policy(preset));
+  }
+  return policies;
 }
 
 PolicySpec preset_policy(const PresetSpec& preset) {

@@ -42,6 +42,8 @@ struct PolicySpec {
                                      const StepTrace& trace, const FrameworkSpec& framework,
                                      Diagnostics& diagnostics);
 
+// Policies that need no list of tensors: none, full and the framework's presets.
+[[nodiscard]] std::vector<PolicySpec> preset_policies(const FrameworkSpec& framework);
 // A framework's preset as it is, under its own name.
 [[nodiscard]] PolicySpec preset_policy(const PresetSpec& preset);
 

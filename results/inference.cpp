@@ -35,10 +35,11 @@ public:
   }
 
   void run() {
+    const Scenario predicted = scenario_with(question_.predict_set);
     for (std::size_t fact = 0; fact < question_.facts.size(); ++fact) {
       check(fact);
     }
-    predict();
+    predict(predicted);
   }
 
   std::vector<Setting> found;
@@ -64,24 +65,22 @@ private:
     }
   }
 
-  void predict() {
-    std::optional<Scenario> scenario;
+  void predict(const Scenario& scenario) {
     RateCache cache;
-    RunResult base;
+    std::optional<RunResult> base;
     for (Setting& setting : found) {
       if (setting.contradicts) {
         continue;
       }
-      if (!scenario) {
-        scenario = scenario_with(question_.predict_set);
-        base = simulate(*scenario, scenario->policy(question_.base), cache).result;
+      if (!base) {
+        base = simulate(scenario, scenario.policy(question_.base), cache).result;
       }
       const PolicySpec policy = policy_of(question_.tensors_of(setting.set), Fate::offload);
-      const RunResult run = simulate(*scenario, policy, cache).result;
-      setting.predicted = {base.verdict,
-                           base.model_tflops_per_gpu,
+      const RunResult run = simulate(scenario, policy, cache).result;
+      setting.predicted = {base->verdict,
+                           base->model_tflops_per_gpu,
                            run.model_tflops_per_gpu,
-                           base.step_time_s / run.step_time_s,
+                           base->step_time_s / run.step_time_s,
                            run.offload_hidden_fraction.value_or(0),
                            run.peak_hbm_bytes,
                            run.peak_host_bytes};

@@ -118,9 +118,11 @@ std::string rows_text(const Question& question, std::vector<const Setting*> foun
     table.add(cells);
   }
   const std::string more =
-      found.size() > top ? fmt::format("  ({} more; --top {} shows all, --csv FILE writes them)\n",
-                                       found.size() - top, found.size())
-                         : "";
+      found.size() > top
+          ? fmt::format(
+                "  (largest speed-up first; {} more: --top {} shows all, --csv FILE writes them)\n",
+                found.size() - top, found.size())
+          : "";
   return table.render("  ") + more;
 }
 

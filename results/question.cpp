@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
+#include <string_view>
 
 namespace spillway {
 namespace {
@@ -92,6 +95,56 @@ void read_facts(MapReader& in, Question& question, Diagnostics& diagnostics) {
   }
 }
 
+std::string key_of(const std::string& setting) {
+  return setting.substr(0, setting.find('='));
+}
+
+template <class Names>
+void refuse_repeats(const Names& names, const std::string& what, MapReader& in,
+                    std::string_view key) {
+  std::set<std::string> seen;
+  for (const std::string& name : names) {
+    if (!seen.insert(name).second) {
+      in.error(key, fmt::format("{} '{}' is there twice", what, name));
+    }
+  }
+}
+
+// What is varied is set by one dimension, and by no fact.
+void check_keys(MapReader& in, const Question& question) {
+  std::map<std::string, std::string> varied_by; // key to dimension
+  for (const Question::Dimension& dimension : question.dimensions) {
+    std::vector<std::string> labels;
+    std::set<std::string> keys;
+    for (const Question::Value& value : dimension.values) {
+      labels.push_back(value.label);
+      for (const std::string& setting : value.set) {
+        keys.insert(key_of(setting));
+      }
+    }
+    refuse_repeats(labels, fmt::format("of '{}' the value", dimension.name), in, "vary");
+    for (const std::string& key : keys) {
+      const auto [other, is_new] = varied_by.emplace(key, dimension.name);
+      if (!is_new) {
+        in.error("vary",
+                 fmt::format("'{}' and '{}' both set '{}'", other->second, dimension.name, key));
+      }
+    }
+  }
+  std::vector<const Question::Settings*> fixed{&question.predict_set};
+  for (const Question::Fact& fact : question.facts) {
+    fixed.push_back(&fact.set);
+  }
+  for (const Question::Settings* settings : fixed) {
+    for (const std::string& setting : *settings) {
+      if (varied_by.contains(key_of(setting))) {
+        in.error("vary",
+                 fmt::format("'{}' is varied, and set by a fact or by 'predict'", key_of(setting)));
+      }
+    }
+  }
+}
+
 Question read_question(const YamlNode& node, Diagnostics& diagnostics) {
   static const std::array<std::string, 1> kinds{"question"};
   MapReader in(node, "question", diagnostics);
@@ -112,6 +165,8 @@ Question read_question(const YamlNode& node, Diagnostics& diagnostics) {
     question.predict_set = read_settings(map.child("set"), diagnostics);
     map.finish();
   }
+  refuse_repeats(question.tensors, "the tensor", in, "tensors");
+  check_keys(in, question);
   in.finish();
   return question;
 }

@@ -35,7 +35,10 @@ TensorIndex add_block(LayerBuilder& layer, const Shape& s, TensorIndex in, const
   add_inner("up", b.form.gated ? b.up : b.plain_up);
   const TensorIndex product =
       layer.tensor(b.prefix + "product", b.product, axes(b.form.width), s.type);
-  layer.gated(inner.back());
+  for (const TensorIndex tensor : inner) {
+    layer.inner(tensor);
+  }
+  layer.inner(product);
   const auto bytes = static_cast<double>(layer.bytes_of(inner.back()).count());
   // A plain activation reads one tensor less, and its backward writes one less as well.
   const double fewer = b.form.gated ? 0 : 1;
@@ -83,11 +86,14 @@ TensorIndex add_routed_experts(LayerBuilder& layer, const Shape& s, TensorIndex 
   const double row_bytes = s.bytes(m.experts_per_token * m.hidden);
   const double move = s.framework.permute.value * row_bytes;
 
+  if (m.router_bias && !m.router_bias_trained) {
+    layer.parameters(WeightGroup::shared, m.experts);
+  }
   const TensorIndex logits =
       layer.tensor("router logits", {}, s.per_token("experts", m.experts), s.type);
-  layer.product(
-      {"router", in, logits, s.tokens, m.experts, m.hidden, 1, WeightGroup::shared, m.router_bias},
-      s.type);
+  layer.product({"router", in, logits, s.tokens, m.experts, m.hidden, 1, WeightGroup::shared,
+                 m.router_bias_trained},
+                s.type);
   const TensorIndex routing =
       layer.tensor("routing weights", {}, s.per_token("chosen", m.experts_per_token), s.type);
   const double logit_bytes = 3 * s.bytes(m.experts); // read, normalise, choose

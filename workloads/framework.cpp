@@ -9,10 +9,9 @@
 namespace spillway {
 namespace {
 
-const std::array<std::string, 3> built_in_presets{"none", "full", "custom"};
 const std::array<std::string, 4> kinds{"datasheet", "measured", "inferred", "assumed"};
 
-constexpr std::array<NamedNumber, 24> numbers{{
+constexpr std::array<NamedNumber, 25> numbers{{
     {"norm_forward", &FrameworkSpec::norm_forward},
     {"norm_backward", &FrameworkSpec::norm_backward},
     {"residual_add", &FrameworkSpec::residual_add},
@@ -31,6 +30,7 @@ constexpr std::array<NamedNumber, 24> numbers{{
     {"saved_write", &FrameworkSpec::saved_write},
     {"stack_fill", &FrameworkSpec::stack_fill},
     {"unchecked_stream", &FrameworkSpec::unchecked_stream},
+    {"unchecked_norm", &FrameworkSpec::unchecked_norm},
     {"unchecked_activation", &FrameworkSpec::unchecked_activation},
     {"unchecked_weights", &FrameworkSpec::unchecked_weights},
     {"unchecked_fill", &FrameworkSpec::unchecked_fill},

@@ -5,8 +5,10 @@
 
 #include "sim/base/yaml.hpp"
 
+#include <array>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace spillway {
@@ -17,6 +19,9 @@ struct SourcedNumber {
   std::string kind;
   std::string source;
 };
+
+// Presets that every framework has (policies/policy.hpp).
+inline constexpr std::array<std::string_view, 3> built_in_presets{"none", "full", "custom"};
 
 // A policy that the framework knows by name: everything is recomputed but these.
 struct PresetSpec {
@@ -46,7 +51,8 @@ struct FrameworkSpec {
   SourcedNumber stack_fill;                        // of all kept tensors, once a step
   // Without checkpoint the compiler keeps more than backward's operands, per layer:
   SourcedNumber unchecked_stream;     // in multiples of the residual stream
-  SourcedNumber unchecked_activation; // of the up tensors
+  SourcedNumber unchecked_norm;       // of what norms of the stream's width read
+  SourcedNumber unchecked_activation; // of gate, up and product
   SourcedNumber unchecked_weights;    // of the layer's weights in the compute precision
   SourcedNumber unchecked_fill;       // traffic to prepare all that it keeps, per byte
   SourcedNumber unchecked_read;       // traffic to get it back, per byte

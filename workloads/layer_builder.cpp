@@ -85,6 +85,16 @@ void LayerBuilder::product(const Product& p, DataType type) {
             {p.in},
             p.weights,
             WeightGroup::none});
+  if (p.bias) { // before the weight, whose gradient may be reduced at once
+    backward({"d " + p.name + " bias",
+              memory_work(static_cast<double>(bytes_of(p.out).count())),
+              index,
+              {},
+              {p.out},
+              {},
+              WeightGroup::none,
+              WeightGroup::none});
+  }
   Work to_weight = forward; // [n, m] x [m, k]
   to_weight.stage = Stage::wgrad;
   to_weight.m = p.n;
@@ -98,16 +108,6 @@ void LayerBuilder::product(const Product& p, DataType type) {
             {},
             WeightGroup::none,
             p.weights});
-  if (p.bias) {
-    backward({"d " + p.name + " bias",
-              memory_work(static_cast<double>(bytes_of(p.out).count())),
-              index,
-              {},
-              {p.out},
-              {},
-              WeightGroup::none,
-              WeightGroup::none});
-  }
 }
 
 void LayerBuilder::elementwise(const Elementwise& e) {

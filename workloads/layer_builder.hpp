@@ -27,7 +27,8 @@ public:
   void parameters(WeightGroup group, std::int64_t count);
   void windowed(bool is) { kind_.windowed = is; }
   void tied(std::int64_t parameters) { kind_.tied_parameters = parameters; }
-  void gated(TensorIndex up) { kind_.gated_bytes += bytes_of(up); }
+  void inner(TensorIndex of_block) { kind_.inner_bytes += bytes_of(of_block); }
+  void normed(TensorIndex in) { kind_.normed_bytes += bytes_of(in); }
 
   // out = in x weight, with its two backward products; counts the weight's parameters. out: [...,
   // n], in: [..., k]; m = rows per group. The gradient of the input is skipped for the embedding.

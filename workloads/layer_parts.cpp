@@ -7,6 +7,9 @@ TensorIndex add_norm(LayerBuilder& layer, const Shape& s, const std::string& nam
   const TensorIndex out =
       layer.tensor(name, std::move(policy_names), s.per_token("width", width), s.type);
   const double bytes = s.bytes(width);
+  if (width == s.model.hidden) {
+    layer.normed(in);
+  }
   layer.parameters(WeightGroup::shared, s.model.norm_parameters(width));
   layer.elementwise({name,
                      {in},

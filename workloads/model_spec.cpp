@@ -55,7 +55,10 @@ void read_experts(const YamlNode& node, ModelSpec& model, Diagnostics& diagnosti
   model.shared_experts = in.integer_or("shared", {0, 1024}, 0);
   model.expert.width = in.integer("width", size_range);
   model.expert.bias = in.boolean_or("bias", false);
-  model.router_bias = in.boolean_or("router_bias", model.expert.bias);
+  static const std::array<std::string, 3> biases{"none", "trained", "untrained"};
+  const std::size_t bias = in.choice_or("router_bias", biases, model.expert.bias ? 1 : 0);
+  model.router_bias = bias > 0;
+  model.router_bias_trained = bias == 1;
   in.finish();
 }
 

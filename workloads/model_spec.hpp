@@ -88,7 +88,8 @@ struct ModelSpec {
   std::int64_t experts_per_token = 0;
   std::int64_t shared_experts = 0;
   bool router_bias = false;
-  FeedForwardSpec expert; // each of them, the shared ones too
+  bool router_bias_trained = false; // else it corrects the choice of experts, without gradient
+  FeedForwardSpec expert;           // each of them, the shared ones too
   std::optional<PublishedCount> published_parameters, published_active_parameters;
   std::optional<PublishedFlops> published_flops;
 

@@ -83,7 +83,8 @@ struct LayerKind {
   TensorIndex input = 0;
   TensorIndex output = 0;
   bool checkpointed = false; // a policy decides about its tensors
-  Bytes gated_bytes;         // of the up tensors of its gated blocks
+  Bytes inner_bytes;         // of gate, up and product of its feed-forward blocks
+  Bytes normed_bytes;        // of what the norms around its blocks read
   bool casts_weights = true; // false: reads a few rows of a table and casts those
   // Parameters of one layer on one rank before sharding: shared, expert.
   std::array<std::int64_t, weight_group_count> parameters{};

@@ -14,8 +14,8 @@ const char* const about_program =
 
 const char* const about_exit_status =
     "Exit status: 0 done, 1 the answer is no\n"
-    "(does not fit, out of tolerance, a pool is too small), 2 bad usage or input, 3 internal\n"
-    "error.\n";
+    "(does not fit, out of tolerance, a pool is too small, no setting agrees), 2 bad usage or\n"
+    "input, 3 internal error.\n";
 
 namespace {
 

@@ -166,7 +166,8 @@ std::int64_t StepContext::unchecked_bytes(std::size_t layer) const {
   const FrameworkSpec& f = scenario.framework;
   double bytes =
       f.unchecked_stream.value * static_cast<double>(kind.tensors[kind.input].bytes.count()) +
-      f.unchecked_activation.value * static_cast<double>(kind.gated_bytes.count());
+      f.unchecked_norm.value * static_cast<double>(kind.normed_bytes.count()) +
+      f.unchecked_activation.value * static_cast<double>(kind.inner_bytes.count());
   for (std::size_t g = 0; g < weight_group_count; ++g) {
     bytes += copies_weights(layer, g)
                  ? f.unchecked_weights.value * shard_parameters(layer, g) *

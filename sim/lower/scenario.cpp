@@ -104,6 +104,12 @@ void check_size(MapReader& in, const Scenario& scenario) {
   }
   const double tokens = real(scenario.batch.micro) * real(scenario.batch.sequence) *
                         real(scenario.batch.accumulation);
+  if (m.position_kind == PositionKind::learned && scenario.batch.sequence > m.positions) {
+    in.error("batch",
+             fmt::format("a sequence of {} tokens, and the model has positions for {}",
+                         scenario.batch.sequence, m.positions),
+             "a longer table is model.positions.count");
+  }
   if (tokens * widest > 1e16) {
     in.error("batch", "this batch is too large to simulate",
              "micro x accumulation x sequence x the widest activation must stay below 1e16");
@@ -218,9 +224,7 @@ Scenario read_scenario(const Catalog& catalog, const YamlNode& tree, const std::
     scenario.policies.push_back(
         read_policy(entry.key, entry.value, scenario.trace, scenario.framework, diagnostics));
   }
-  for (const PresetSpec& preset : scenario.framework.presets) {
-    scenario.presets.push_back(preset_policy(preset));
-  }
+  scenario.presets = preset_policies(scenario.framework);
   if (const YamlNode* published = tree.find("published")) {
     for (const YamlEntry& entry : published->entries) {
       if (policies->find(entry.key) == nullptr) {

@@ -75,7 +75,7 @@ struct Scenario {
   RuntimeSpec runtime;
   StepTrace trace; // of this model, split and batch
   std::vector<PolicySpec> policies;
-  std::vector<PolicySpec> presets; // of the framework, by their own names
+  std::vector<PolicySpec> presets; // none, full, and those of the framework, by name
   std::vector<Assumption> assumed;
   std::map<std::string, std::vector<PublishedValue>> published; // by policy
 

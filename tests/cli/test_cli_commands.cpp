@@ -50,9 +50,9 @@ TEST_CASE("compare gives results in the order asked for") {
   const ProgramResult two = ask(json + Arguments{"--policy", "offload", "--policy", "remat"});
   CHECK(two.exit_code == 0);
   CHECK(policies_of(two) == Names{"offload", "remat"});
-  check_refused_with(json + Arguments{"--policy", "nope"},
-                     "error: scenario 'deepseek-v3-gb200' has no policy 'nope'\n"
-                     "      known: save, remat, offload, minimal, ");
+  check_refused_with(json + Arguments{"--policy", "unheard_of"},
+                     "error: scenario 'deepseek-v3-gb200' has no policy 'unheard_of'\n"
+                     "      known: save, remat, offload, none, full, minimal, ");
   check_refused(json + Arguments{"--policy", "minimal_ofloaded"},
                 "error: scenario 'deepseek-v3-gb200' has no policy 'minimal_ofloaded'\n"
                 "      did you mean 'minimal_offloaded'?\n");

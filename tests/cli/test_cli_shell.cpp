@@ -202,9 +202,9 @@ TEST_CASE("Names are those of the catalogue") {
 TEST_CASE("Policies are those of the scenario") {
   // The scenario's own policies, then the framework's presets.
   const Lines policies = completed({"run", gb200, "--policy", ""});
-  REQUIRE(policies.size() > 5);
-  CHECK(Lines(policies.begin(), policies.begin() + 5) ==
-        Lines{"words", "save", "remat", "offload", "minimal"});
+  REQUIRE(policies.size() > 7);
+  CHECK(Lines(policies.begin(), policies.begin() + 7) ==
+        Lines{"words", "save", "remat", "offload", "none", "full", "minimal"});
   CHECK(completed({"compare", gb200, "--set", "batch.micro=2", "--base", "re"}) ==
         Lines{"words", "remat"});
   CHECK(completed({"run", "--policy", ""}) == nothing);

@@ -97,6 +97,13 @@ TEST_CASE("A preset says what it leaves to be recomputed though one may think ot
         std::vector<std::string>{"preset minimal recomputes context: list what is to be saved of "
                                  "them under 'tensors'"});
   CHECK(warnings(small_dense(), "save_out_proj").empty());
+  for (const char* name : {"save_qkv_proj", "qkv_proj_offloaded"}) { // not all of a latent one's
+    CHECK(warnings(small_moe(), name) ==
+          std::vector<std::string>{fmt::format("preset {} recomputes query_wa_proj, kv_wa_proj: "
+                                               "list what is to be saved of them under 'tensors'",
+                                               name)});
+    CHECK(warnings(small_dense(), name).empty());
+  }
 }
 
 // 'moe_mlpwi_1' says what 'mlpwi_1' does not; what a policy lists is stronger than a preset.

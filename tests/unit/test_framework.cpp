@@ -32,6 +32,7 @@ const std::vector<std::pair<std::string, Member>> numbers{
     {"saved_write", &FrameworkSpec::saved_write},
     {"stack_fill", &FrameworkSpec::stack_fill},
     {"unchecked_stream", &FrameworkSpec::unchecked_stream},
+    {"unchecked_norm", &FrameworkSpec::unchecked_norm},
     {"unchecked_activation", &FrameworkSpec::unchecked_activation},
     {"unchecked_weights", &FrameworkSpec::unchecked_weights},
     {"unchecked_fill", &FrameworkSpec::unchecked_fill},
@@ -224,11 +225,11 @@ TEST_CASE("Values of the wrong kind in a framework are reported where they stand
   CHECK(reports("kind: framework\nname: own\nsources: {}\nkernels: fast\n") ==
         "4:10: 'kernels' must be a map, not 'fast'");
   CHECK(reports(replaced(base_text(), "value: 2 ms", "value: 2")) ==
-        "28:21: 'value' needs a unit | write for example \"8 us\"");
+        "29:21: 'value' needs a unit | write for example \"8 us\"");
   CHECK(reports(base_text() + "softmax_statistics_saved: maybe\n") ==
-        "29:27: 'softmax_statistics_saved' must be true or false, not 'maybe'");
+        "30:27: 'softmax_statistics_saved' must be true or false, not 'maybe'");
   CHECK(reports(base_text() + "policy_names: context\n") ==
-        "29:15: 'policy_names' must be a list, not 'context' | write [context]");
+        "30:15: 'policy_names' must be a list, not 'context' | write [context]");
   CHECK(reports(base_text() + "policy_name: [context]\n") ==
-        "29:1: unknown key 'policy_name' in 'framework' | did you mean 'policy_names'?");
+        "30:1: unknown key 'policy_name' in 'framework' | did you mean 'policy_names'?");
 }

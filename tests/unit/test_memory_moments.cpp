@@ -88,7 +88,7 @@ std::vector<std::int64_t> always(std::int64_t bytes) {
 }
 
 const std::string fill_nothing = "runtime.framework={extends: maxtext, kernels: {"
-                                 "unchecked_stream: 0, unchecked_activation: 0, "
+                                 "unchecked_stream: 0, unchecked_norm: 0, unchecked_activation: 0, "
                                  "unchecked_weights: 0}}";
 
 bool has_task(const Simulation& run, const std::string& label) {

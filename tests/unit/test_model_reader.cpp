@@ -185,7 +185,10 @@ TEST_CASE("Everything that tells one family of models from another is read") {
 TEST_CASE("A router has a bias when its experts have one, unless the file says otherwise") {
   CHECK_FALSE(read(moe_text).router_bias);
   CHECK(read(replaced(moe_text, "width: 24", "width: 24, bias: true")).router_bias);
-  CHECK(read(replaced(moe_text, "width: 24", "width: 24, router_bias: true")).router_bias);
+  CHECK(read(replaced(moe_text, "width: 24", "width: 24, router_bias: untrained")).router_bias);
+  CHECK_FALSE(read(replaced(moe_text, "width: 24", "width: 24, router_bias: untrained"))
+                  .router_bias_trained);
+  CHECK(read(replaced(moe_text, "width: 24", "width: 24, bias: true")).router_bias_trained);
 }
 
 TEST_CASE("Mistakes in what tells families of models apart are reported where they stand") {

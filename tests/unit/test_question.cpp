@@ -103,6 +103,16 @@ TEST_CASE("Mistakes of a question are reported where they stand") {
         "5: 'vary' must be a map of keys or names to values");
 }
 
+TEST_CASE("What is varied twice, or set beside, would belie its label") {
+  CHECK(mistake(replaced_in("[2048, 4096]", "[2048, 2048]")) ==
+        "5: of 'batch.sequence' the value '2048' is there twice");
+  CHECK(mistake(replaced_in("[a, b, c]", "[a, b, a]")) == "11: the tensor 'a' is there twice");
+  CHECK(mistake(replaced_in("8 x 1: {parallel.fsdp: 8,", "8 x 1: {batch.sequence: 8,")) ==
+        "5: 'batch.sequence' and 'mesh' both set 'batch.sequence'");
+  CHECK(mistake(replaced_in("{batch.micro: 8}", "{parallel.fsdp: 8}")) ==
+        "5: 'parallel.fsdp' is varied, and set by a fact or by 'predict'");
+}
+
 TEST_CASE("More combinations than anyone waits for are refused") {
   std::string values = "[0";
   for (int i = 1; i < 200; ++i) {

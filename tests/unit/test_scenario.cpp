@@ -57,6 +57,13 @@ TEST_CASE("Every committed scenario is correct") {
   }
 }
 
+TEST_CASE("A sequence longer than the table of learned positions is refused") {
+  CHECK(reports(dense, {"model.positions={type: learned, count: 1000}"}) ==
+        "a sequence of 4096 tokens, and the model has positions for 1000 | a longer table is "
+        "model.positions.count");
+  CHECK(reports(dense, {"model.positions={type: learned, count: 4096}"}).empty());
+}
+
 // ---- names ----
 
 TEST_CASE("Unknown names are reported with the nearest known one") {

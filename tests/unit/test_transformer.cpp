@@ -138,11 +138,11 @@ void check_weights(const LayerKind& kind) {
     REQUIRE(backward.size() >= 2);
     if (backward.size() > 2) { // of a bias: a sum over the rows
       REQUIRE(backward.size() == 3);
-      CHECK(backward[2]->work.bytes == kind.tensors[op.writes[0]].bytes);
-      CHECK(backward[2]->gradients_read == op.writes);
+      CHECK(backward[1]->work.bytes == kind.tensors[op.writes[0]].bytes);
+      CHECK(backward[1]->gradients_read == op.writes);
     }
     const BackwardOp& to_input = *backward[0];
-    const BackwardOp& to_weight = *backward[1];
+    const BackwardOp& to_weight = *backward.back();
     CHECK(op.work.flops().value() > 0);
     CHECK(to_input.work.stage == Stage::dgrad);
     CHECK(to_input.work.flops() == op.work.flops());
@@ -332,6 +332,33 @@ TEST_CASE("A plain feed-forward block has one matrix and one pass over HBM less"
   CHECK(named(gated.backward, "d mlp activation").work.bytes.count() == 6 * up);
   CHECK(named(plain.backward, "d mlp activation").work.bytes.count() == 4 * up);
   CHECK(named(plain.tensors, "mlp up").policy_names == std::vector<std::string>{"mlpwi"});
+}
+
+// 64 tokens: gate, up and product are 128 wide, the stream 64; 2 bytes each.
+TEST_CASE("What a layer without checkpoint copies is gate, up and product, and norm inputs") {
+  const auto bytes_of_layer = [](const ModelSpec& model) {
+    const LayerKind kind = named(build(model, {1, 1, 1}, {1, 1, 64, 1}).kinds, "dense");
+    return std::pair(kind.inner_bytes.count() / (64 * 128 * 2),
+                     kind.normed_bytes.count() / (64 * 64 * 2));
+  };
+  ModelSpec model = small_dense();
+  CHECK(bytes_of_layer(model) == std::pair<std::int64_t, std::int64_t>{3, 2});
+  model.dense.gated = false;
+  model.post_norms = true;
+  CHECK(bytes_of_layer(model) == std::pair<std::int64_t, std::int64_t>{2, 4});
+}
+
+TEST_CASE("A bias of the router that is not trained has no gradient") {
+  const auto has_gradient = [](bool trained) {
+    ModelSpec model = small_moe();
+    model.router_bias = true;
+    model.router_bias_trained = trained;
+    const LayerKind kind = named(build(model, {1, 1, 1}, {1, 1, 64, 1}).kinds, "moe");
+    return std::any_of(kind.backward.begin(), kind.backward.end(),
+                       [](const BackwardOp& op) { return op.name == "d router bias"; });
+  };
+  CHECK(has_gradient(true));
+  CHECK_FALSE(has_gradient(false));
 }
 
 TEST_CASE("Only rotary models rotate query and key, and learned positions are a table") {
