@@ -105,6 +105,8 @@ private:
   Diagnostics* diagnostics_;
 };
 
+// Of one operation: a list of one name is short, however large the file that it names.
+constexpr std::size_t most_tables = 64;
 constexpr RealRange positive{0.0, 1e30, true};
 constexpr RealRange not_negative{0.0, 1e30};
 constexpr RealRange share{0.0, 1.5, true};
@@ -179,6 +181,10 @@ void read_tables(const YamlNode& node, const std::filesystem::path& folder, Devi
     if (list.items.empty()) {
       by_type.error("bf16",
                     fmt::format("'{}' needs a list of at least one table under 'bf16'", ops[op]));
+    }
+    if (list.items.size() > most_tables) {
+      by_type.error("bf16", fmt::format("'{}' has more than {} tables", ops[op], most_tables));
+      continue;
     }
     for (const YamlNode& item : list.items) {
       if (!item.is_map() && (!item.is_scalar() || item.text.empty())) {

@@ -2,6 +2,8 @@
 
 #include "hw_models/calibration/json_line.hpp"
 #include "results/text_table.hpp"
+#include "sim/base/input_file.hpp"
+#include "sim/base/source_text.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -9,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
 #include <map>
 
 namespace spillway {
@@ -195,6 +196,14 @@ ProfileRecord read_record(const Json& json) {
   return record;
 }
 
+ProfileRecord read_line(const std::string& line) {
+  const JsonLine parsed = parse_json_line(line);
+  if (parsed.repeated) {
+    throw RecordError(fmt::format("field {} is given twice", shown(*parsed.repeated)));
+  }
+  return read_record(parsed.value);
+}
+
 CaseResult compared(const std::string& id, Metric metric, double observed, double predicted,
                     double tolerance) {
   CaseResult result;
@@ -224,45 +233,32 @@ struct Errors {
 } // namespace
 
 std::vector<ProfileRecord> load_profiles(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::error_code status;
-  if (!std::filesystem::is_regular_file(path, status) || !file) {
-    throw InputError(fmt::format("cannot read '{}'", path.string()), "a file of JSON lines");
-  }
-  auto source = std::make_shared<SourceText>();
-  source->name = path.string();
+  const std::shared_ptr<const SourceText> source =
+      make_source(read_file(path, most_json_lines_bytes), path.string(), most_json_lines_bytes);
   std::vector<ProfileRecord> records;
+  std::map<std::string, int> times_measured;
   Diagnostics diagnostics;
-  std::vector<std::pair<int, std::string>> problems;
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
-    source->lines.push_back(line);
-    if (line.find_first_not_of(" \t\r") == std::string::npos) {
+  for (std::size_t i = 0; i < source->lines.size(); ++i) {
+    const std::string& line = source->lines[i];
+    if (line.find_first_not_of(" \t") == std::string::npos) {
       continue;
     }
     try {
-      records.push_back(read_record(Json::parse(line)));
-      ProfileRecord& record = records.back();
-      const auto same =
-          std::count_if(records.begin(), records.end(), [&](const ProfileRecord& other) {
-            return other.id == record.id || other.id.starts_with(record.id + " #");
-          });
-      if (same > 1) { // measured again
-        record.id += fmt::format(" #{}", same);
+      ProfileRecord record = read_line(line);
+      if (const int times = ++times_measured[record.id]; times > 1) {
+        record.id += fmt::format(" #{}", times);
       }
-    } catch (const Json::exception&) {
-      problems.emplace_back(number, "this line is not JSON");
+      records.push_back(std::move(record));
+    } catch (const JsonLineError& error) {
+      diagnostics.add({source, static_cast<int>(i) + 1, 1}, error.what());
     } catch (const RecordError& error) {
-      problems.emplace_back(number, error.what());
+      diagnostics.add({source, static_cast<int>(i) + 1, 1}, error.what());
     }
   }
-  for (const auto& [number, message] : problems) {
-    diagnostics.add({source, number, 1}, message);
+  if (records.empty() && diagnostics.empty()) {
+    diagnostics.add({source, 0, 0}, "no records", "a file of JSON lines");
   }
   diagnostics.throw_if_any();
-  if (records.empty()) {
-    throw InputError(fmt::format("no records in '{}'", path.string()));
-  }
   return records;
 }
 

@@ -1,16 +1,18 @@
 #include "results/trace_reader.hpp"
 
+#include "hw_models/calibration/json_line.hpp"
+#include "results/trace_input.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/base/source_text.hpp"
 
-#include <boost/iostreams/filter/gzip.hpp>
-#include <boost/iostreams/filtering_streambuf.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <fstream>
+#include <functional>
 #include <istream>
 #include <optional>
 #include <utility>
@@ -21,6 +23,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* what_is_read = "a trace of a profiler as JSON, plain or gzip";
+
+// Each costs up to half a kilobyte of memory.
+constexpr std::size_t most_events = 4'000'000;
 
 // A whole number is written without exponent or point, however the file has it. Lists
 // and objects may be nested so deeply that writing them would exhaust the stack.
@@ -51,7 +56,27 @@ public:
     trace_.file = std::move(file);
   }
 
+  void check_depth(int depth, Json::parse_event_t event) const {
+    if (starts_too_deep(depth, event)) {
+      throw InputError(
+          fmt::format("'{}' is nested more than {} levels deep", trace_.file, most_levels),
+          what_is_read);
+    }
+  }
+
+  [[nodiscard]] static bool is_member(const Json& key) {
+    return std::ranges::find(members, key.get_ref<const std::string&>()) != members.end();
+  }
+  [[nodiscard]] bool is_argument(const Json& key) const {
+    const auto& name = key.get_ref<const std::string&>();
+    return name == "name" || std::ranges::find(wanted_, name) != wanted_.end();
+  }
+
   void take(const Json& event) {
+    if (++taken_ > most_events) {
+      throw InputError(fmt::format("'{}' has more than {} events", trace_.file, most_events),
+                       "profile fewer steps");
+    }
     const std::string kind = member(event, "ph", "");
     if (kind == "M") {
       take_name(event);
@@ -144,7 +169,12 @@ private:
     return SimTime{std::llround(microseconds * 1e6)};
   }
 
+  // Whatever is read of an event.
+  static constexpr std::array<std::string_view, 8> members{"ph",  "name", "cat", "ts",
+                                                           "dur", "pid",  "tid", "args"};
+
   RawTrace trace_;
+  std::size_t taken_ = 0;
   std::span<const std::string> wanted_;
   std::vector<Times> times_; // by event
   std::map<TrackId, std::size_t> tracks_;
@@ -152,25 +182,63 @@ private:
   std::map<std::string, std::string> processes_;
 };
 
+// What the parser keeps: of each event the members that are read, so that neither the
+// rest of the file nor one huge event fills the memory. `depth` is the parser's: how many
+// lists and objects stand around.
+class EventFilter {
+public:
+  using What = Json::parse_event_t;
+
+  explicit EventFilter(ChromeEvents& events) : events_(&events) {}
+
+  bool operator()(int depth, What what, Json& value) {
+    events_->check_depth(depth, what);
+    if (depth == 0) {
+      in_list_ = what == What::array_start;
+      depth_of_events_ = in_list_ ? 1 : 2;
+      return true;
+    }
+    if (depth < depth_of_events_) {
+      return is_list_of_events(what, value);
+    }
+    if (!in_list_ || what == What::array_start) {
+      return false;
+    }
+    if (depth == depth_of_events_) {
+      if (what == What::object_end) {
+        events_->take(value);
+      }
+      return what == What::object_start;
+    }
+    if (depth == depth_of_events_ + 1) {
+      return what != What::key || ChromeEvents::is_member(value);
+    }
+    return depth == depth_of_events_ + 2 && what != What::object_start &&
+           (what != What::key || events_->is_argument(value));
+  }
+
+private:
+  // A member of the outermost object.
+  bool is_list_of_events(What what, const Json& value) {
+    if (what == What::key) {
+      named_ = value == "traceEvents";
+    } else {
+      in_list_ = named_ && what == What::array_start;
+    }
+    return named_ && what != What::object_start;
+  }
+
+  ChromeEvents* events_;
+  bool named_ = false;      // the last key of the outermost object names the events
+  bool in_list_ = false;    // the parser is in the list of events
+  int depth_of_events_ = 1; // how many lists and objects stand around each
+};
+
 RawTrace read_chrome_json(std::istream& in, std::string file,
                           std::span<const std::string> arguments) {
   ChromeEvents events(std::move(file), arguments);
-  bool in_list = false; // the value that is being read is the list of events
-  int depth_of_events = 2;
-  const auto take = [&](int depth, Json::parse_event_t what, Json& value) {
-    if (depth == 0 && what == Json::parse_event_t::array_start) {
-      in_list = true;
-      depth_of_events = 1;
-    } else if (depth == 1 && what == Json::parse_event_t::key) {
-      in_list = value == "traceEvents";
-      return in_list; // nothing else is kept
-    } else if (in_list && depth == depth_of_events && what == Json::parse_event_t::object_end) {
-      events.take(value);
-      return false;
-    }
-    return true;
-  };
-  [[maybe_unused]] const Json rest = Json::parse(in, take);
+  EventFilter filter(events);
+  [[maybe_unused]] const Json rest = Json::parse(in, std::ref(filter));
   return events.finish();
 }
 
@@ -178,21 +246,8 @@ RawTrace read_chrome_json(std::istream& in, std::string file,
 
 RawTrace read_trace(const std::filesystem::path& path, TraceContainer container,
                     std::span<const std::string> arguments) {
-  namespace io = boost::iostreams;
-  std::ifstream file(path, std::ios::binary);
-  std::error_code status;
-  if (!std::filesystem::is_regular_file(path, status) || !file) {
-    throw InputError(fmt::format("cannot read '{}'", path.string()), what_is_read);
-  }
-  const bool compressed = file.get() == 0x1f && file.get() == 0x8b;
-  file.clear();
-  file.seekg(0);
-  io::filtering_istreambuf unpacked;
-  if (compressed) {
-    unpacked.push(io::gzip_decompressor());
-  }
-  unpacked.push(file);
-  std::istream in(&unpacked);
+  TraceInput input(path);
+  std::istream in(&input.bytes());
   try {
     switch (container) {
     case TraceContainer::chrome_json: return read_chrome_json(in, path.string(), arguments);
@@ -200,7 +255,7 @@ RawTrace read_trace(const std::filesystem::path& path, TraceContainer container,
   } catch (const Json::parse_error& error) {
     throw InputError(fmt::format("'{}' is not JSON: it stops making sense at byte {}{}",
                                  path.string(), error.byte,
-                                 compressed ? " of what is packed in it" : ""),
+                                 input.is_packed() ? " of what is packed in it" : ""),
                      what_is_read);
   } catch (const Json::out_of_range&) {
     throw InputError(fmt::format("'{}' holds a number beyond 1e308", path.string()), what_is_read);

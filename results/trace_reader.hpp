@@ -8,7 +8,8 @@
 //                microseconds, "M" events name processes (pid) and tracks (tid)
 //
 // Another container is one more name and one more function behind read_trace. A member
-// that is no text, number or truth value counts as absent.
+// that is no text, number or truth value counts as absent. Bounded are the bytes, packed
+// and unpacked (results/trace_input.hpp), the events, and how deep they are nested.
 #pragma once
 
 #include "sim/base/units.hpp"

@@ -1,6 +1,7 @@
 #include "hw_models/calibration/measurements.hpp"
 
 #include "hw_models/calibration/json_line.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/base/source_text.hpp"
 #include "sim/base/work.hpp"
 
@@ -407,7 +408,8 @@ void check_given_once(const std::vector<std::filesystem::path>& paths) {
 }
 
 void load_file(const std::filesystem::path& path, Measurements& out, Diagnostics& diagnostics) {
-  const std::shared_ptr<const SourceText> source = make_source(read_file(path), path.string());
+  const std::shared_ptr<const SourceText> source =
+      make_source(read_file(path, most_json_lines_bytes), path.string(), most_json_lines_bytes);
   const std::size_t mistakes = diagnostics.count();
   const std::size_t before = out.records;
   for (std::size_t i = 0; i < source->lines.size(); ++i) {
@@ -419,8 +421,8 @@ void load_file(const std::filesystem::path& path, Measurements& out, Diagnostics
     try {
       read_record(parse_record(line, place), out);
       ++out.records;
-    } catch (const Json::exception&) {
-      diagnostics.add(place, "this line is not JSON");
+    } catch (const JsonLineError& error) {
+      diagnostics.add(place, error.what());
     } catch (const RecordError& error) {
       place.column = column_of(line, error.key);
       diagnostics.add(place, error.what(), error.hint);

@@ -13,6 +13,8 @@ namespace spillway {
 namespace {
 
 constexpr std::size_t most_shown = 20;            // diagnostics of one InputError
+constexpr std::size_t most_found = 1000;          // diagnostics that are collected
+constexpr std::size_t most_candidates = 1000;     // that a wrong name is compared with
 constexpr std::size_t most_names = 12;            // names of one suggestion
 constexpr std::size_t most_columns = 160;         // of a source line
 constexpr std::size_t most_message_columns = 500; // a key can be as long as a file
@@ -79,7 +81,9 @@ struct Excerpt {
   }
   const std::size_t more = diagnostics.size() - shown;
   if (more > 0) {
-    text += fmt::format("\n... and {} more error{}", more, more == 1 ? "" : "s");
+    text +=
+        fmt::format("\n... and {}{} more error{}",
+                    diagnostics.size() < most_found ? "" : "at least ", more, more == 1 ? "" : "s");
   }
   return text;
 }
@@ -152,11 +156,18 @@ InputError::InputError(const std::string& message, const std::string& hint)
     : InputError(std::vector<Diagnostic>{{Place{}, message, hint}}) {}
 
 void Diagnostics::add(Place place, std::string message, std::string hint) {
-  found_.push_back({std::move(place), std::move(message), std::move(hint)});
+  add(Diagnostic{std::move(place), std::move(message), std::move(hint)});
 }
 
 void Diagnostics::add_missing(Place place, std::string key) {
-  found_.push_back({std::move(place), "missing key " + key, {}, std::move(key)});
+  add(Diagnostic{std::move(place), "missing key " + key, {}, std::move(key)});
+}
+
+void Diagnostics::add(Diagnostic diagnostic) {
+  found_.push_back(std::move(diagnostic));
+  if (found_.size() == most_found) {
+    throw_if_any();
+  }
 }
 
 void Diagnostics::sort_by_place() {
@@ -175,7 +186,8 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
   const std::string lower = lower_case(name);
   std::size_t limit = std::max<std::size_t>(1, name.size() / 3);
   std::string nearest;
-  for (const std::string& candidate : candidates) {
+  for (const std::string& candidate :
+       candidates.first(std::min(candidates.size(), most_candidates))) {
     const auto [shorter, longer] = std::minmax({name.size(), candidate.size()});
     if (longer - shorter > limit) {
       continue; // also keeps a key as long as a file from being compared

@@ -68,7 +68,9 @@ private:
   std::vector<Diagnostic> diagnostics_;
 };
 
-// Collects diagnostics so that one run reports several mistakes.
+// Collects diagnostics so that one run reports several mistakes. Not any number: add()
+// itself throws the InputError once there are 1000, since a file of nothing but mistakes
+// would take minutes and gigabytes.
 class Diagnostics {
 public:
   void add(Place place, std::string message, std::string hint = {});
@@ -80,11 +82,14 @@ public:
   void throw_if_any();  // throws InputError with everything collected, at most 20 entries shown
 
 private:
+  void add(Diagnostic diagnostic);
+
   std::vector<Diagnostic> found_;
 };
 
 // The candidate nearest to `name` in edit distance (ties: the first), or empty
-// when none is near enough to be a plausible slip.
+// when none is near enough to be a plausible slip. Of many candidates only the first
+// 1000 are looked at.
 [[nodiscard]] std::string nearest_name(std::string_view name,
                                        std::span<const std::string> candidates);
 

@@ -1,29 +1,18 @@
 #include "sim/base/source_text.hpp"
 
-#include <fmt/format.h>
+#include "sim/base/input_file.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <system_error>
 #include <utility>
 
 namespace spillway {
 
 namespace {
-
-constexpr std::size_t most_bytes = std::size_t{16} << 20U;
-
-[[noreturn]] void refuse(const std::string& name, std::string message) {
-  const auto source = std::make_shared<const SourceText>(SourceText{name, {}});
-  throw InputError({Diagnostic{Place{source, 0, 0}, std::move(message), {}}});
-}
 
 [[noreturn]] void refuse_at(SourceText source, std::size_t column, std::string message) {
   const auto line = static_cast<int>(source.lines.size());
@@ -31,36 +20,6 @@ constexpr std::size_t most_bytes = std::size_t{16} << 20U;
       Place{std::make_shared<const SourceText>(std::move(source)), line, static_cast<int>(column)},
       std::move(message),
       {}}});
-}
-
-[[noreturn]] void refuse_with_errno(const std::string& name, std::string_view what) {
-  std::string reason = std::generic_category().message(errno);
-  if (!reason.empty() && reason[0] >= 'A' && reason[0] <= 'Z') {
-    reason[0] = static_cast<char>(reason[0] - 'A' + 'a');
-  }
-  refuse(name, fmt::format("{}: {}", what, reason));
-}
-
-class FileDescriptor {
-public:
-  explicit FileDescriptor(int number) : number_(number) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor() { ::close(number_); }
-  [[nodiscard]] int number() const { return number_; }
-
-private:
-  int number_;
-};
-
-void check_is_regular(const std::string& name, const struct stat& status) {
-  if (S_ISDIR(status.st_mode)) {
-    refuse(name, "is a directory, not a file");
-  }
-  if (!S_ISREG(status.st_mode)) {
-    refuse(name,
-           S_ISFIFO(status.st_mode) ? "is a FIFO, not a regular file" : "is not a regular file");
-  }
 }
 
 struct CodePoint {
@@ -110,6 +69,12 @@ struct CodePoint {
 
 void check_last_line(const SourceText& source) {
   const std::string& line = source.lines.back();
+  if (source.lines.size() > most_lines) {
+    refuse_at(source, 1, fmt::format("more than {} lines", most_lines));
+  }
+  if (line.size() > most_line_bytes) {
+    refuse_at(source, 1, fmt::format("a line longer than {} KiB", most_line_bytes >> 10U));
+  }
   std::size_t column = 1;
   for (std::size_t at = 0; at < line.size(); ++column) {
     const CodePoint point = decode_at(line, at);
@@ -122,40 +87,10 @@ void check_last_line(const SourceText& source) {
 
 } // namespace
 
-std::string read_file(const std::filesystem::path& path) {
-  const std::string name = path.string();
-  struct stat status {};
-  // Asked before opening, since opening some devices already does something;
-  // asked again afterwards, since the name may by then mean something else.
-  if (::stat(path.c_str(), &status) != 0) {
-    refuse_with_errno(name, "cannot open");
-  }
-  check_is_regular(name, status);
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (file.number() < 0 || ::fstat(file.number(), &status) != 0) {
-    refuse_with_errno(name, "cannot open");
-  }
-  check_is_regular(name, status);
-
-  std::string text;
-  std::array<char, 65536> chunk{};
-  while (text.size() <= most_bytes) {
-    const ssize_t count = ::read(file.number(), chunk.data(), chunk.size());
-    if (count == 0) {
-      break;
-    }
-    if (count > 0) {
-      text.append(chunk.data(), static_cast<std::size_t>(count));
-    } else if (errno != EINTR) {
-      refuse_with_errno(name, "cannot read");
-    }
-  }
-  return text; // one that is too large is refused by make_source
-}
-
-std::shared_ptr<const SourceText> make_source(std::string_view text, const std::string& name) {
+std::shared_ptr<const SourceText> make_source(std::string_view text, const std::string& name,
+                                              std::size_t most_bytes) {
   if (text.size() > most_bytes) {
-    refuse(name, "larger than 16 MiB");
+    refuse_larger(name, most_bytes);
   }
   SourceText source{name, {}};
   while (!text.empty()) {

@@ -1,11 +1,10 @@
-// How text gets in: reading a file that may be anything, and refusing bytes that
-// are no text before any parser sees them. And how text of others gets out again.
+// How text gets in: refusing bytes that are no text before any parser sees them. And
+// how text of others gets out again.
 #pragma once
 
 #include "sim/base/error.hpp"
 
 #include <cstddef>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,14 +12,12 @@
 
 namespace spillway {
 
-// The bytes of a regular file; of one above 16 MiB, enough for make_source to
-// refuse it. Throws InputError for anything else, and never waits for a FIFO.
-[[nodiscard]] std::string read_file(const std::filesystem::path& path);
-
-// The lines of `text`, with LF or CRLF ends. Throws InputError when it is larger
-// than 16 MiB, no valid UTF-8, or holds control characters other than tabs.
+// The lines of `text`, with LF or CRLF ends. Throws InputError when it is larger than
+// `most_bytes`, has more or longer lines than any file may (sim/base/input_file.hpp), is
+// no valid UTF-8, or holds control characters other than tabs.
 [[nodiscard]] std::shared_ptr<const SourceText> make_source(std::string_view text,
-                                                            const std::string& name);
+                                                            const std::string& name,
+                                                            std::size_t most_bytes);
 
 // The first control character other than tab and LF in valid UTF-8.
 [[nodiscard]] std::optional<char32_t> find_control_character(std::string_view text);

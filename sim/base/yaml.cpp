@@ -20,8 +20,6 @@ namespace spillway {
 
 namespace {
 
-constexpr std::size_t most_levels = 64;
-
 [[noreturn]] void fail(Place place, std::string message, std::string hint = {}) {
   throw InputError({Diagnostic{std::move(place), std::move(message), std::move(hint)}});
 }
@@ -413,10 +411,10 @@ const YamlNode* YamlNode::find(std::string_view key) const {
   return found == entries.end() ? nullptr : &found->value;
 }
 
-YamlNode parse_yaml(const std::string& text, const std::string& name) {
+YamlNode parse_yaml(const std::string& text, const std::string& name, std::size_t most_bytes) {
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
   const std::string content = text.starts_with(byte_order_mark) ? text.substr(3) : text;
-  const auto source = make_source(content, name);
+  const auto source = make_source(content, name, most_bytes);
   std::optional<YamlNode> root = TreeBuilder(content, source, TreeBuilder::Layout::any, 0).build();
   if (!root || root->kind == YamlNode::Kind::null) {
     fail(Place{source, 0, 0}, "the document is empty");
@@ -424,8 +422,8 @@ YamlNode parse_yaml(const std::string& text, const std::string& name) {
   return *std::move(root);
 }
 
-YamlNode load_yaml(const std::filesystem::path& path) {
-  return parse_yaml(read_file(path), path.string());
+YamlNode load_yaml(const std::filesystem::path& path, std::size_t most_bytes) {
+  return parse_yaml(read_file(path, most_bytes), path.string(), most_bytes);
 }
 
 void merge_over(YamlNode& base, const YamlNode& over) {
@@ -451,7 +449,7 @@ void merge_over(YamlNode& base, const YamlNode& over) {
 }
 
 void set_path(YamlNode& root, const std::string& assignment) {
-  const auto source = make_source(assignment, "--set");
+  const auto source = make_source(assignment, "--set", most_yaml_bytes);
   if (source->lines.size() > 1 || assignment.ends_with('\n')) {
     fail(Place{source, 0, 0}, "an assignment must be a single line");
   }

@@ -6,14 +6,16 @@
 // goes on, so that one run shows several errors.
 //
 // Refused on loading: duplicate keys, anchors and aliases, tags, several
-// documents, nesting beyond 64 levels, files above 16 MiB, NUL bytes and other
+// documents, nesting beyond 64 levels, files above their limit, NUL bytes and other
 // control characters, invalid UTF-8, directories, FIFOs and other things that are
 // not regular files, an empty document. A number written 010 is refused too.
 #pragma once
 
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/base/units.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -52,8 +54,10 @@ struct YamlEntry {
 };
 
 // Both throw InputError. `name` is what messages call the text.
-[[nodiscard]] YamlNode load_yaml(const std::filesystem::path& path);
-[[nodiscard]] YamlNode parse_yaml(const std::string& text, const std::string& name);
+[[nodiscard]] YamlNode load_yaml(const std::filesystem::path& path,
+                                 std::size_t most_bytes = most_yaml_bytes);
+[[nodiscard]] YamlNode parse_yaml(const std::string& text, const std::string& name,
+                                  std::size_t most_bytes = most_yaml_bytes);
 
 // Lays `over` over `base`: maps are merged key by key, anything else replaces.
 // Places stay those of the file that said the value; a merged map has those of

@@ -73,8 +73,8 @@ const Options cases{
      "what ran the profiles (default: the framework that says runs_profiles)", "NAME",
      ValueKind::framework},
     {"against", &O::against,
-     "compare one record with this trace of a profiler (JSON, plain or gzip), class by class; "
-     "without a tolerance, so the exit status is 0",
+     "compare one record with this trace of a profiler (JSON, plain or gzip, up to 1 GiB "
+     "unpacked), class by class; without a tolerance, so the exit status is 0",
      "TRACE", ValueKind::file},
     {"record", &O::record, "which record the trace is of (default: the only one)", "ID"},
     {"step", &O::step, "which step of the trace, from 1 (default: the last)", "N"},

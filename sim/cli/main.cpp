@@ -5,12 +5,17 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <exception>
 #include <new>
 #include <stdexcept>
 
 int main(int argc, char** argv) {
   using spillway::ExitCode;
+  // A reader that has gone and a limit on file sizes are errors of writing like a full
+  // disk: said, and nothing half-written stays behind.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     const ExitCode code = spillway::run_command({argv + 1, argv + argc});
     return static_cast<int>(code);

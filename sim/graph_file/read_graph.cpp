@@ -444,11 +444,11 @@ private:
 } // namespace
 
 NamedGraph parse_graph(const std::string& text, const std::string& name) {
-  return GraphReader(parse_yaml(text, name)).read();
+  return GraphReader(parse_yaml(text, name, most_graph_bytes)).read();
 }
 
 NamedGraph load_graph(const std::filesystem::path& path) {
-  return GraphReader(load_yaml(path)).read();
+  return GraphReader(load_yaml(path, most_graph_bytes)).read();
 }
 
 } // namespace spillway

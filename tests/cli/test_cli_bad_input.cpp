@@ -240,7 +240,7 @@ TEST_CASE("Text that is no YAML text is refused") {
                          "ELF\2\1\1\0\0\0",
                          10),
              ":1:1: error: control character U+007F\n    1 |  ELF      \n      | ^");
-  check_text(extending + "# " + std::string(17'000'000, 'x') + "\n", ": error: larger than 16 MiB");
+  check_text(extending + "# " + std::string(1'100'000, 'x') + "\n", ": error: larger than 1 MiB");
   check_text("- a\n", ": error: 'scenario' must be a map, not a list");
 }
 
@@ -264,7 +264,7 @@ TEST_CASE("Deep nesting is refused before it costs anything") {
   // The top level is the first of the 64 levels: the 64th bracket is one too many.
   const std::string too_deep = "error: nested more than 64 levels deep\n";
   std::string maps;
-  for (int level = 0; level < 100'000; ++level) {
+  for (int level = 0; level < 50'000; ++level) {
     maps += "{a: ";
   }
   const std::string brackets = std::string(100'000, '[') + std::string(100'000, ']');
@@ -281,9 +281,9 @@ TEST_CASE("A message stays short, however much is wrong") {
   }
   const ProgramResult many = ask(offload_of(folder.write("many.yaml", extending + keys)));
   CHECK(many.exit_code == 2);
-  CHECK(contains(many.err, "\n... and 980 more errors\n")); // 20 are shown
+  CHECK(contains(many.err, "\n... and at least 980 more errors\n")); // 20 are shown
   const ProgramResult digits = ask(
-      offload_of(folder.write("digits.yaml", extending + "gpus: " + std::string(1'000'000, '9'))));
+      offload_of(folder.write("digits.yaml", extending + "gpus: " + std::string(200'000, '9'))));
   CHECK(digits.exit_code == 2);
   CHECK(digits.err.size() < 4000);
 }

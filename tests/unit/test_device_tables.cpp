@@ -43,6 +43,12 @@ TEST_CASE("Each kind of product needs a table, and a table must exist") {
           "'matmul' needs a list of at least one table under 'bf16'");
   }
   CHECK_THROWS_AS(complaints({"gpu.kernels.matmul.bf16=[nowhere.yaml]"}), InputError);
+  std::string many;
+  for (int i = 0; i < 65; ++i) {
+    many += "h200-matmul-bf16.yaml, ";
+  }
+  CHECK(complaints({"gpu.kernels.matmul.bf16=[" + many + "]"}) ==
+        "'matmul' has more than 64 tables");
 }
 
 TEST_CASE("A table may stand in the hardware file itself") {

@@ -168,6 +168,21 @@ TEST_CASE("Collected diagnostics are thrown together") {
                        InputError);
 }
 
+TEST_CASE("After a thousand diagnostics no more are collected") {
+  Diagnostics diagnostics;
+  std::string said;
+  int added = 0;
+  try {
+    while (++added < 5000) {
+      diagnostics.add({}, "wrong");
+    }
+  } catch (const InputError& error) {
+    said = error.what();
+  }
+  CHECK(added == 1000);
+  CHECK(said.ends_with("\n... and at least 980 more errors"));
+}
+
 TEST_CASE("The nearest name is the one with the fewest slips") {
   const Names names{"micro", "sequence", "schedule", "global"};
   CHECK(nearest_name("micr", names) == "micro");      // one letter missing
@@ -194,6 +209,16 @@ TEST_CASE("Of equally near names the first wins, an exact one over all") {
   // each is one substitution away from "rat"
   CHECK(nearest_name("rat", Names{"cat", "bat", "rag"}) == "cat");
   CHECK(nearest_name("rat", Names{"cat", "rat"}) == "rat");
+}
+
+// Ten thousand wrong names in a file of ten thousand right ones are no hundred million
+// comparisons.
+TEST_CASE("Of many names the first thousand are looked at") {
+  Names names(999, "sequence");
+  names.push_back("micro");
+  CHECK(nearest_name("micr", names) == "micro");
+  names.insert(names.begin(), "sequence");
+  CHECK(nearest_name("micr", names) == "");
 }
 
 TEST_CASE("A suggestion names the nearest or lists what is known") {

@@ -216,6 +216,12 @@ TEST_CASE("An unknown tensor is reported with the nearest name, or with all of t
   check_complaint(R"(["q"])", "[17]", "unknown tensor '17' in 'saved'; " + known);
 }
 
+TEST_CASE("A record that says something twice, or is too deep, is refused") {
+  check_complaint(R"("seq": 512)", R"("seq": 512, "seq": 1024)", "field \"seq\" is given twice");
+  check_complaint(R"("seq": 512)", "\"seq\": " + std::string(100'000, '['),
+                  "nested more than 64 levels deep");
+}
+
 TEST_CASE("One run reports the errors of all lines") {
   const std::string text = good_record + "\n" + record_with(R"("batch": 2)", R"("batch": 0)") +
                            "\n\nnonsense\n" + record_with(R"(["q"])", R"(["contxt"])") + "\n";
@@ -237,11 +243,11 @@ TEST_CASE("A file without records, or that is none, is refused by name") {
   const TemporaryFolder folder;
   for (const char* text : {"", "\n \n"}) {
     const std::string path = folder.write("steps.jsonl", text);
-    CHECK(refusal(path) == "error: no records in '" + path + "'");
+    CHECK(refusal(path) == path + ": error: no records\n      a file of JSON lines");
   }
-  for (const std::string& path : {folder.path("missing.jsonl"), folder.path()}) {
-    CHECK(refusal(path) == "error: cannot read '" + path + "'\n      a file of JSON lines");
-  }
+  const std::string missing = folder.path("missing.jsonl");
+  CHECK(refusal(missing) == missing + ": error: cannot open: no such file or directory");
+  CHECK(refusal(folder.path()) == folder.path() + ": error: is a directory, not a file");
 }
 
 // ---- What a record becomes ----

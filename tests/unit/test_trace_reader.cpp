@@ -95,11 +95,12 @@ TEST_CASE("A packed trace is the trace") {
 
 TEST_CASE("What is no trace is refused") {
   const TemporaryFolder folder;
-  for (const std::string& path : {folder.path("missing.json"), folder.path()}) {
-    CHECK(messages_of([&] {
-            static_cast<void>(read_trace(path, TraceContainer::chrome_json, {}));
-          }) == "cannot read '" + path + "'" + what_is_read);
-  }
+  const auto refusal = [](const std::string& path) {
+    return messages_of(
+        [&] { static_cast<void>(read_trace(path, TraceContainer::chrome_json, {})); });
+  };
+  CHECK(refusal(folder.path("missing.json")) == "cannot open: no such file or directory");
+  CHECK(refusal(folder.path()) == "is a directory, not a file");
   CHECK(complaint("") == "'FILE' is not JSON: it stops making sense at byte 1" + what_is_read);
   CHECK(complaint("{\"traceEvents\": [nonsense") ==
         "'FILE' is not JSON: it stops making sense at byte 19" + what_is_read);
@@ -137,9 +138,8 @@ TEST_CASE("Events without usable times are refused") {
             .starts_with("'FILE': event 'late' lasts or starts 2e+12 us after the first | "));
 }
 
-// Deep enough to exhaust the stack of whoever walks it by calling himself.
 TEST_CASE("A member that should be a text and is a list, an object or null is absent") {
-  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  const std::string deep = std::string(60, '[') + std::string(60, ']');
   for (const std::string& wrong : {deep, std::string("null"), std::string("{\"a\": 1}")}) {
     const RawTrace trace =
         read_events(trace_of(replaced(event(1, 10, "a", 0, 1, R"("details": "x")"), "\"x\"", wrong),
@@ -153,6 +153,47 @@ TEST_CASE("A member that should be a text and is a list, an object or null is ab
     CHECK(trace.events[1].name.empty());
     CHECK(trace.tracks[0].process.empty());
   }
+}
+
+TEST_CASE("What is no event of the list is passed over") {
+  const std::string one = event(1, 10, "a", 0, 1);
+  CHECK(read_events("[1, \"x\", null, [" + one + "], " + one + "]").events.size() == 1);
+  CHECK(read_events(R"({"traceEvents": {"a": )" + one + "}}").events.empty());
+  CHECK(read_events(R"({"traceEvents": 1, "a": [)" + one + "]}").events.empty());
+  CHECK(read_events(R"({"traceEvents": [{"a": )" + one + "}]}").events.empty());
+}
+
+TEST_CASE("Lists and objects of a trace are at most 64 deep") {
+  const std::string too_deep = "'FILE' is nested more than 64 levels deep" + what_is_read;
+  CHECK(complaint(std::string(65, '[')) == too_deep);
+  CHECK(complaint(std::string(1'000'000, '[')) == too_deep);
+  CHECK(complaint("[{\"args\": " + std::string(63, '[')) == too_deep);
+  CHECK(read_events(std::string(64, '[') + std::string(64, ']')).events.empty());
+}
+
+// The parser keeps a token whole, whatever it is for.
+TEST_CASE("A text, number or blank of a trace is at most one MiB") {
+  const std::string too_long = "'FILE' holds a text, number or blank longer than 1 MiB";
+  const std::size_t most = std::size_t{1} << 20U;
+  CHECK(read_events("[\"" + std::string(most, 'x') + "\"]").events.empty());
+  CHECK(complaint("[\"" + std::string(most + 1, 'x') + "\"]") == too_long);
+  std::string escaped = "[\"";
+  for (std::size_t i = 0; i < most; ++i) {
+    escaped += "\\\"";
+  }
+  CHECK(complaint(escaped) == too_long);
+  CHECK(complaint(std::string(2 * most, ' ')) == too_long);
+  CHECK(complaint("[" + std::string(2 * most, '1')) == too_long);
+  CHECK(complaint(packed("[\"" + std::string(2 * most, 'x'))) == too_long);
+}
+
+TEST_CASE("A file that unpacks to far more than a trace is refused") {
+  std::string zeros = "[0";
+  for (int i = 0; i < 3'000'000; ++i) {
+    zeros += ",0";
+  }
+  CHECK(complaint(packed(zeros)) == "'FILE' unpacks to more than 200 times its size");
+  CHECK(complaint(packed(zeros.substr(0, 1'000'000) + "]")).find("'FILE' has no") == 0);
 }
 
 // JSON has one kind of number: 3.0 is 3, and names the same process.

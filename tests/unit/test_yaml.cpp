@@ -1,5 +1,6 @@
 #include "sim/base/yaml.hpp"
 
+#include "tests/support/reports.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/yaml_text.hpp"
 
@@ -197,7 +198,7 @@ TEST_CASE("Nesting ends at 64 levels") {
   CHECK(first_line(repeated("- ", 65) + "x") ==
         "t.yaml:1:129: error: nested more than 64 levels deep");
   // far beyond the recursion that the parser itself could bear
-  CHECK(first_line(repeated("- ", 1'000'000)) ==
+  CHECK(first_line(repeated("- ", 100'000)) ==
         "t.yaml:1:129: error: nested more than 64 levels deep");
 }
 
@@ -231,10 +232,27 @@ TEST_CASE("Escapes cannot smuggle control characters in") {
   CHECK(parsed("a: \"\\t\\n\\u00e9\"") == "{a: \"\t\né\"}");
 }
 
-TEST_CASE("A text above 16 MiB is refused") {
-  const std::string sixteen_mib = "a: " + std::string((16U << 20U) - 3, 'x');
-  CHECK(parse_yaml(sixteen_mib, "t.yaml").find("a")->text.size() == (16U << 20U) - 3);
-  CHECK(refusal(sixteen_mib + "x") == "t.yaml: error: larger than 16 MiB");
+TEST_CASE("A text above one MiB, or another limit, is refused") {
+  std::string text;
+  while (text.size() < most_yaml_bytes) {
+    text += "# a comment of 32 characters....\n";
+  }
+  text.resize(most_yaml_bytes - 5);
+  CHECK(flow(parse_yaml(text + "\na: 1", "t.yaml")) == "{a: 1}");
+  CHECK(refusal(text + "\na: 12") == "t.yaml: error: larger than 1 MiB");
+  CHECK(flow(parse_yaml(text + "\na: 12", "t.yaml", most_graph_bytes)) == "{a: 12}");
+}
+
+TEST_CASE("A line above 256 KiB is refused, and so are a million and one") {
+  const std::string longest = "a: " + std::string(most_line_bytes - 3, 'x');
+  CHECK(parse_yaml(longest, "t.yaml").find("a")->text.size() == most_line_bytes - 3);
+  CHECK(first_line("\n" + longest + "x") == "t.yaml:2:1: error: a line longer than 256 KiB");
+  const std::string lines(most_lines, '\n');
+  const auto with_lines = [](const std::string& text) {
+    return messages_of([&] { static_cast<void>(parse_yaml(text, "t.yaml", most_graph_bytes)); });
+  };
+  CHECK(with_lines(lines) == "the document is empty");
+  CHECK(with_lines(lines + "\n") == "more than 1000000 lines");
 }
 
 TEST_CASE("A syntax error has its place and says what helps") {
@@ -295,7 +313,7 @@ TEST_CASE("Only regular files are read") {
   expect(folder.write("empty.yaml", ""), "the document is empty");
   const std::filesystem::path nul = folder.write("nul.yaml", std::string("\0", 1));
   CHECK(load_refusal(nul).starts_with(nul.string() + ":1:1: error: NUL byte\n"));
-  expect(folder.write("large.yaml", std::string((16U << 20U) + 1, 'a')), "larger than 16 MiB");
+  expect(folder.write("large.yaml", std::string(most_yaml_bytes + 1, 'a')), "larger than 1 MiB");
   // A FIFO without a writer would block a reader that opens it.
   REQUIRE(::mkfifo((folder.path("fifo")).c_str(), 0600) == 0);
   expect(folder.path("fifo"), "is a FIFO, not a regular file");
