@@ -21,4 +21,10 @@ for file in $tests; do
     wrong=1
   fi
 done
+for file in tests/fuzz/*.cpp; do
+  if ! grep -qE "(^|[ (])${file##*/}\)?( |\$)" tests/fuzz/CMakeLists.txt; then
+    echo "$file is not listed in tests/fuzz/CMakeLists.txt"
+    wrong=1
+  fi
+done
 exit "$wrong"
