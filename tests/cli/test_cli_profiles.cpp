@@ -125,7 +125,7 @@ TEST_CASE("Profiles are run by the framework that says so") {
 TEST_CASE("A record that holds a deep list is refused like any other") {
   const TemporaryFolder folder;
   const std::string all = read_text(profiles);
-  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
   for (const char* key : {"\"batch\": 2", "\"offloaded\": []", "\"policy\": \"full\""}) {
     CAPTURE(key);
     const std::string name = std::string(key).substr(0, std::string(key).find(':'));
@@ -133,7 +133,7 @@ TEST_CASE("A record that holds a deep list is refused like any other") {
         "deep.jsonl", replaced(all.substr(0, all.find('\n') + 1), key, name + ": [" + deep + "]"));
     const ProgramResult result = ask({"validate", "--profiles", path, "--hardware", "h200"});
     CHECK(result.exit_code == 2);
-    CHECK(contains(result.err, "a list"));
+    CHECK(contains(result.err, "error: nested more than 64 levels deep"));
   }
 }
 
