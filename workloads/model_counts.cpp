@@ -68,7 +68,7 @@ ParameterCount count_parameters(const ModelSpec& model) {
                 model.dense_layers * count.dense_ffn +
                 model.moe_layers() * (count.routed_experts + count.shared_and_router) +
                 count.embedding * (model.tied_embeddings ? 1 : 2) + count.positions + norm;
-  count.active = count.total - (model.tied_embeddings ? 0 : count.embedding) -
+  count.active = count.total - count.positions - (model.tied_embeddings ? 0 : count.embedding) -
                  model.moe_layers() * expert.all() * (model.experts - model.experts_per_token);
   return count;
 }

@@ -16,8 +16,8 @@ struct ParameterCount {
   std::int64_t embedding = 0; // of the model; the head the same again unless tied
   std::int64_t positions = 0; // of the model
   std::int64_t total = 0;
-  // That work on a token: of the routed experts those that it goes to, and not the
-  // embedding, of which it takes a row, unless the head multiplies with it.
+  // That work on a token: of the routed experts those that it goes to, and not the tables
+  // of which it takes a row (an embedding that the head does not multiply with, positions).
   std::int64_t active = 0;
 };
 [[nodiscard]] ParameterCount count_parameters(const ModelSpec& model);

@@ -1,4 +1,5 @@
 #include "tests/cli/cli.hpp"
+#include "tests/support/reports.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -37,6 +38,19 @@ TEST_CASE("infer shows which settings agree, and exits with 1 if none does") {
   CHECK(none.exit_code == 1);
   CHECK(none.out.find("0 of 1 settings agree with all facts.") != std::string::npos);
   CHECK(none.err.empty());
+}
+
+TEST_CASE("infer says what is not possible, what the rest predicts and how much it left out") {
+  const TemporaryFolder folder;
+  std::string text = question("fits");
+  text = replaced(text, "{model.layers: [6]}", "{model.layers: [6], parallel.expert: [8, 7]}");
+  text = replaced(text, "[query_proj]", "[query_proj, key_proj]");
+  const ProgramResult found = ask({"infer", folder.write("q.yaml", text), "--quiet", "--top", "1"});
+  CHECK(contains(found.out, "1 of 2 combinations are not possible at all, the first because: "));
+  CHECK(contains(found.out, "3 of 3 settings agree with all facts.\nThey predict "));
+  CHECK(
+      contains(found.out,
+               "  (largest speed-up first; 2 more: --top 3 shows all, --csv FILE writes them)\n"));
 }
 
 TEST_CASE("infer writes all settings that agree as CSV and JSON") {

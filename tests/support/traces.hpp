@@ -30,6 +30,12 @@ namespace spillway {
   return framework;
 }
 
+[[nodiscard]] inline StepTrace build(const ModelSpec& model, ParallelPlan plan,
+                                     const BatchSpec& batch,
+                                     const std::string& framework = "maxtext") {
+  return build_trace(model, plan, batch, catalog_framework(framework), DataType::bf16);
+}
+
 // Grouped-query attention without norms, two layers of 64 x 128.
 [[nodiscard]] inline ModelSpec small_dense() {
   ModelSpec model;
