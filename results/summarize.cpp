@@ -58,6 +58,11 @@ void fill_copies(RunResult& r, const StepSums& sums) {
   }
 }
 
+bool is_listed(const std::vector<Assumption>& list, std::string_view what) {
+  return std::any_of(list.begin(), list.end(),
+                     [&](const Assumption& assumption) { return assumption.what == what; });
+}
+
 void fill_assumptions(RunResult& r, const Scenario& scenario) {
   for (const Assumption& assumption : scenario.assumed) {
     r.assumptions.push_back({assumption.what, assumption.value, "assumed", assumption.why});
@@ -66,6 +71,12 @@ void fill_assumptions(RunResult& r, const Scenario& scenario) {
       scenario.framework.gradients_allocated_at_once) {
     r.assumptions.push_back({"runtime.head_gradient", "automatic", "inferred",
                              "early or late as compiled steps of one GPU were seen to do"});
+  }
+  if (scenario.batch.routing_imbalance > 1 && !is_listed(scenario.assumed, "routing.imbalance")) {
+    r.assumptions.push_back({"routing.imbalance",
+                             fmt::format("{:g}", scenario.batch.routing_imbalance), "assumed",
+                             "the simulated GPUs are the busiest of their expert-parallel group; "
+                             "hardware FLOPs are theirs, model FLOPs the mean of all"});
   }
   for (const Coefficient* c : scenario.device.coefficients()) {
     std::string value = format_coefficient(*c, c->value);

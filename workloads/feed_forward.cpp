@@ -1,5 +1,7 @@
 #include "workloads/layer_parts.hpp"
 
+#include <cmath>
+
 namespace spillway {
 namespace {
 
@@ -70,22 +72,9 @@ Block block_on_tokens(const Shape& s, std::string prefix, const FeedForwardSpec&
   return block;
 }
 
-// Routed experts: router, dispatch to the ranks that hold the experts, grouped
-// feed-forward, return, weighted sum. Balanced routing: every expert gets the
-// same number of rows, so a rank holds tokens x experts_per_token rows.
-TensorIndex add_routed_experts(LayerBuilder& layer, const Shape& s, TensorIndex in,
-                               TensorIndex& shared_out) {
+// The logits of all experts, and the weights of those that are chosen.
+TensorIndex add_router(LayerBuilder& layer, const Shape& s, TensorIndex in) {
   const ModelSpec& m = s.model;
-  const std::int64_t rows = s.tokens * m.experts_per_token;
-  const std::int64_t local_experts = m.experts / s.plan.expert;
-  const RankGroup group{s.plan.expert, 1};
-  const auto rows_tensor = [&](const std::string& name, std::vector<std::string> names = {}) {
-    return layer.tensor(name, std::move(names), {{"rows", rows}, {"hidden", m.hidden}}, s.type,
-                        TensorRole::dispatch);
-  };
-  const double row_bytes = s.bytes(m.experts_per_token * m.hidden);
-  const double move = s.framework.permute.value * row_bytes;
-
   if (m.router_bias && !m.router_bias_trained) {
     layer.parameters(WeightGroup::shared, m.experts);
   }
@@ -98,17 +87,64 @@ TensorIndex add_routed_experts(LayerBuilder& layer, const Shape& s, TensorIndex 
       layer.tensor("routing weights", {}, s.per_token("chosen", m.experts_per_token), s.type);
   const double logit_bytes = 3 * s.bytes(m.experts); // read, normalise, choose
   layer.elementwise({"top-k", {logits}, {routing}, logit_bytes, logit_bytes, {logits}});
+  return routing;
+}
 
-  TensorIndex current = rows_tensor("permuted rows");
+Block block_of_experts(const Shape& s, std::int64_t rows) {
+  Block experts;
+  experts.prefix = "expert ";
+  experts.gate = {"moe_mlpwi_0", "mlpwi_0"};
+  experts.up = {"moe_mlpwi_1"};
+  experts.product = {"moe_mlp_product"};
+  experts.down = {"moe_mlpwo", "mlpwo"};
+  experts.form = s.model.expert;
+  experts.rows = rows;
+  experts.groups = s.model.experts / s.plan.expert;
+  experts.weights = WeightGroup::expert;
+  experts.role = TensorRole::dispatch;
+  return experts;
+}
+
+// Of the simulated rank, after the exchange; the mean of all ranks is what one sends. Each of
+// its experts gets the same number, the mean times the imbalance, to the nearest whole row.
+std::int64_t received_rows(const Shape& s) {
+  const std::int64_t mean = s.tokens * s.model.experts_per_token;
+  const std::int64_t groups = s.model.experts / s.plan.expert;
+  const double per_expert = static_cast<double>(mean) / static_cast<double>(groups);
+  return mean + groups * std::llround((s.imbalance - 1) * per_expert);
+}
+
+// Routed experts: router, dispatch to the ranks that hold the experts, grouped
+// feed-forward, return, weighted sum. A rank sends tokens x experts_per_token rows and
+// works on as many, or on more where it is the busiest of its group.
+TensorIndex add_routed_experts(LayerBuilder& layer, const Shape& s, TensorIndex in,
+                               TensorIndex& shared_out) {
+  const ModelSpec& m = s.model;
+  const std::int64_t own_rows = s.tokens * m.experts_per_token;
+  const std::int64_t rows = received_rows(s);
+  const RankGroup group{s.plan.expert, 1};
+  const auto rows_tensor = [&](const std::string& name, std::int64_t count) {
+    return layer.tensor(name, {}, {{"rows", count}, {"hidden", m.hidden}}, s.type,
+                        TensorRole::dispatch);
+  };
+  const auto bytes_of_rows = [&](std::int64_t count) {
+    return static_cast<double>(count * m.hidden * bytes_per_element(s.type));
+  };
+  const double own_bytes = bytes_of_rows(own_rows);
+  const double own_move = s.framework.permute.value * own_bytes;
+  const double move = s.framework.permute.value * bytes_of_rows(rows);
+
+  const TensorIndex routing = add_router(layer, s, in);
+  TensorIndex current = rows_tensor("permuted rows", own_rows);
   // Its backward adds the rows' gradients to their tokens.
   layer.elementwise({"permute",
                      {in, routing},
                      {current},
-                     move,
-                     move + s.framework.scatter_add.value * row_bytes,
+                     own_move,
+                     own_move + s.framework.scatter_add.value * own_bytes,
                      {}});
   if (group.size > 1) {
-    const TensorIndex received = rows_tensor("dispatched rows");
+    const TensorIndex received = rows_tensor("dispatched rows", rows);
     layer.exchange("dispatch", current, received, group);
     current = received;
   }
@@ -119,26 +155,15 @@ TensorIndex add_routed_experts(LayerBuilder& layer, const Shape& s, TensorIndex 
     shared_out = add_block(layer, s, in, block_on_tokens(s, "shared expert ", shared));
   }
   if (group.size > 1) {
-    const TensorIndex sorted = rows_tensor("rows by expert");
+    const TensorIndex sorted = rows_tensor("rows by expert", rows);
     layer.elementwise({"sort by expert", {current}, {sorted}, move, move, {}});
     current = sorted;
   }
-  Block experts;
-  experts.prefix = "expert ";
-  experts.gate = {"moe_mlpwi_0", "mlpwi_0"};
-  experts.up = {"moe_mlpwi_1"};
-  experts.product = {"moe_mlp_product"};
-  experts.down = {"moe_mlpwo", "mlpwo"};
-  experts.form = m.expert;
-  experts.rows = rows;
-  experts.groups = local_experts;
-  experts.weights = WeightGroup::expert;
-  experts.role = TensorRole::dispatch;
-  current = add_block(layer, s, current, experts);
+  current = add_block(layer, s, current, block_of_experts(s, rows));
   if (group.size > 1) {
-    const TensorIndex unsorted = rows_tensor("rows by sender");
+    const TensorIndex unsorted = rows_tensor("rows by sender", rows);
     layer.elementwise({"unsort", {current}, {unsorted}, move, move, {}});
-    const TensorIndex returned = rows_tensor("returned rows");
+    const TensorIndex returned = rows_tensor("returned rows", own_rows);
     layer.exchange("combine", unsorted, returned, group);
     current = returned;
   }
@@ -147,9 +172,9 @@ TensorIndex add_routed_experts(LayerBuilder& layer, const Shape& s, TensorIndex 
   layer.elementwise({"weighted sum",
                      {current, routing},
                      {sum},
-                     s.framework.combine.value * (row_bytes + s.bytes(m.hidden)) +
-                         s.framework.scatter_add.value * row_bytes,
-                     s.framework.combine.value * (2 * row_bytes + s.bytes(m.hidden)),
+                     s.framework.combine.value * (own_bytes + s.bytes(m.hidden)) +
+                         s.framework.scatter_add.value * own_bytes,
+                     s.framework.combine.value * (2 * own_bytes + s.bytes(m.hidden)),
                      {current, routing}});
   return sum;
 }

@@ -1,5 +1,6 @@
 #include "workloads/layer_builder.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -129,7 +130,8 @@ void LayerBuilder::exchange(const std::string& name, TensorIndex in, TensorIndex
                             RankGroup group) {
   Work work;
   work.kind = WorkKind::all_to_all;
-  work.bytes = bytes_of(in);
+  // The busiest rank receives more than it sends, or the other way round.
+  work.bytes = Bytes{std::max(bytes_of(in).count(), bytes_of(out).count())};
   work.group = group;
   const OpIndex index = op({name, work, {in}, {out}, WeightGroup::none});
   backward({"d " + name, work, index, {}, {out}, {in}, WeightGroup::none, WeightGroup::none});

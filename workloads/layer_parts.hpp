@@ -19,6 +19,7 @@ struct Shape {
   const FrameworkSpec& framework;
   std::int64_t batch, sequence, tokens;
   DataType type;
+  double imbalance; // of routing, see BatchSpec
 
   [[nodiscard]] std::vector<Axis> per_token(std::string name, std::int64_t size) const {
     return {{"batch", batch}, {"sequence", sequence}, {std::move(name), size}};

@@ -147,8 +147,12 @@ StepTrace build_trace(const ModelSpec& model, const ParallelPlan& plan, const Ba
                       const FrameworkSpec& framework, DataType compute) {
   assert(plan.gpus == plan.fsdp * plan.expert);
   assert(model.experts == 0 ? plan.expert == 1 : model.experts % plan.expert == 0);
-  const Shape shape{
-      model, plan, framework, batch.micro, batch.sequence, batch.micro * batch.sequence, compute};
+  assert(batch.routing_imbalance >= 1);
+  assert(batch.routing_imbalance <= static_cast<double>(plan.expert));
+  const Shape shape{model,          plan,
+                    framework,      batch.micro,
+                    batch.sequence, batch.micro * batch.sequence,
+                    compute,        batch.routing_imbalance};
   StepTrace trace;
   trace.tokens = shape.tokens;
   trace.micro_batches = batch.accumulation;

@@ -19,10 +19,12 @@ struct BatchSpec {
   // Parts in which logits and loss are computed, each with its gradient, so that
   // only one part's logits are alive (a fused or chunked loss kernel).
   std::int64_t loss_chunks = 1;
+  // Routed rows of the simulated rank over the mean of its expert-parallel group.
+  double routing_imbalance = 1;
 };
 
-// Precondition: plan.gpus == plan.fsdp * plan.expert, and plan.expert divides
-// the number of experts (1 for dense models).
+// Precondition: plan.gpus == plan.fsdp * plan.expert, plan.expert divides the
+// number of experts (1 for dense models), and the imbalance is in 1 .. plan.expert.
 [[nodiscard]] StepTrace build_trace(const ModelSpec& model, const ParallelPlan& plan,
                                     const BatchSpec& batch, const FrameworkSpec& framework,
                                     DataType compute);

@@ -17,7 +17,7 @@ enum class WorkKind : std::uint8_t {
   memory,         // bound by HBM: `bytes` read plus written
   all_gather,     // `bytes` = size of the gathered result
   reduce_scatter, // `bytes` = size of the input that is reduced
-  all_to_all,     // `bytes` = what one rank holds before the exchange, its own part included
+  all_to_all, // `bytes` = what one rank holds before or after, the larger, its own part included
 };
 
 // Which measured kernel table applies.

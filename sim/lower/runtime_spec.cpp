@@ -151,4 +151,11 @@ BatchSpec read_batch(const YamlNode& node, Diagnostics& diagnostics) {
   return batch;
 }
 
+double read_routing_imbalance(const YamlNode& node, Diagnostics& diagnostics) {
+  MapReader in(node, "routing", diagnostics);
+  const double imbalance = in.number_or("imbalance", {1.0, 1e6}, 1.0);
+  in.finish();
+  return imbalance;
+}
+
 } // namespace spillway

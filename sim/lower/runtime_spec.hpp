@@ -15,4 +15,7 @@ namespace spillway {
 [[nodiscard]] ParallelPlan read_parallel(MapReader& scenario, Diagnostics& diagnostics);
 [[nodiscard]] BatchSpec read_batch(const YamlNode& node, Diagnostics& diagnostics);
 
+// Rows of the busiest GPU over the mean; whether the split allows it is not checked here.
+[[nodiscard]] double read_routing_imbalance(const YamlNode& node, Diagnostics& diagnostics);
+
 } // namespace spillway

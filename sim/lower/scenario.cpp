@@ -30,6 +30,24 @@ void check_experts(MapReader& in, const Scenario& scenario) {
   }
 }
 
+// The busiest rank gets at least the mean, and at most all rows of its group.
+void check_routing(const YamlNode& routing, const Scenario& scenario, Diagnostics& diagnostics) {
+  const std::int64_t ranks = scenario.parallel.expert;
+  const double imbalance = scenario.batch.routing_imbalance;
+  if (scenario.model.experts == 0) {
+    diagnostics.add(routing.place,
+                    fmt::format("model '{}' has no experts to route rows to", scenario.model.name),
+                    "remove 'routing'");
+  } else if (imbalance > static_cast<double>(ranks)) {
+    MapReader(routing, "routing", diagnostics)
+        .error("imbalance",
+               fmt::format("a GPU cannot get {:g} times the mean of {} expert-parallel GPU{}",
+                           imbalance, ranks, ranks == 1 ? "" : "s"),
+               ranks == 1 ? "with expert 1 the only imbalance is 1"
+                          : fmt::format("imbalance must be between 1 and expert, {}", ranks));
+  }
+}
+
 std::vector<Assumption> read_assumed(MapReader& in, const YamlNode& tree,
                                      Diagnostics& diagnostics) {
   std::vector<Assumption> assumed;
@@ -110,7 +128,9 @@ void check_size(MapReader& in, const Scenario& scenario) {
                          scenario.batch.sequence, m.positions),
              "a longer table is model.positions.count");
   }
-  if (tokens * widest > 1e16) {
+  const double received = experts_per_token * scenario.batch.routing_imbalance *
+                          std::max(real(m.hidden), real(m.expert.width));
+  if (tokens * std::max(widest, received) > 1e16) {
     in.error("batch", "this batch is too large to simulate",
              "micro x accumulation x sequence x the widest activation must stay below 1e16");
   }
@@ -191,6 +211,13 @@ Scenario read_scenario(const Catalog& catalog, const YamlNode& tree, const std::
   if (const YamlNode* batch = in.required_child("batch")) {
     scenario.batch = read_batch(*batch, diagnostics);
   }
+  const YamlNode* routing = in.child("routing");
+  if (routing != nullptr && routing->kind == YamlNode::Kind::null) {
+    routing = nullptr; // drops what `extends` brought
+  }
+  if (routing != nullptr) {
+    scenario.batch.routing_imbalance = read_routing_imbalance(*routing, diagnostics);
+  }
   if (const YamlNode* precision = in.child("precision")) {
     scenario.precision = read_precision(*precision, diagnostics);
   }
@@ -213,6 +240,9 @@ Scenario read_scenario(const Catalog& catalog, const YamlNode& tree, const std::
   check_size(in, scenario);
   diagnostics.throw_if_any(); // sizes whose products fit
   check_experts(in, scenario);
+  if (routing != nullptr) {
+    check_routing(*routing, scenario, diagnostics);
+  }
   diagnostics.throw_if_any();
 
   scenario.trace = build_trace(scenario.model, scenario.parallel, scenario.batch,

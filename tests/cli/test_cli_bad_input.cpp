@@ -94,7 +94,7 @@ TEST_CASE("Unknown names are refused with the nearest one") {
                 "did you mean 'micro'?");
   check_setting("nope=1", 1, "unknown key 'nope' in 'scenario'",
                 "known: assumed, batch, gpus, hardware, kind, model, parallel, policies, "
-                "precision, published, runtime, title");
+                "precision, published, routing, runtime, ...");
 }
 
 TEST_CASE("Integers are read strictly") {

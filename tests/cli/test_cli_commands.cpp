@@ -41,6 +41,32 @@ std::string case_text(const std::string& metric, const std::string& observed,
 
 } // namespace
 
+// ---- run ----
+
+// An imbalance of 1 is the default: the same bytes.
+TEST_CASE("run --set routing.imbalance=V simulates the busiest GPU and says so") {
+  const Arguments question{"run", gb200, "--policy", "remat", "--no-band"};
+  const auto with = [&](const std::string& imbalance) {
+    return ask(question + Arguments{"--json", "-", "--set", "routing.imbalance=" + imbalance});
+  };
+  const ProgramResult even = ask(question + Arguments{"--json", "-"});
+  CHECK(with("1").out == even.out);
+  const Json before = Json::parse(even.out);
+  const Json busy = Json::parse(with("1.5").out);
+  CHECK(busy["step_time_s"] > before["step_time_s"]);
+  CHECK(busy["hbm_owners"]["dispatch_buffers"] > before["hbm_owners"]["dispatch_buffers"]);
+  const auto is_said = [](const Json& run) {
+    return std::any_of(run["assumptions"].begin(), run["assumptions"].end(), [](const Json& one) {
+      return one["what"] == "routing.imbalance" && one["value"] == "1.5";
+    });
+  };
+  CHECK(is_said(busy));
+  CHECK_FALSE(is_said(before));
+  check_refused_with(question + Arguments{"--set", "routing.imbalance=9"},
+                     "--set:1:19: error: a GPU cannot get 9 times the mean of 8 expert-parallel "
+                     "GPUs\n");
+}
+
 // ---- compare ----
 
 TEST_CASE("compare gives results in the order asked for") {

@@ -133,6 +133,37 @@ TEST_CASE("Routed rows must divide over the experts of a GPU") {
         "needs micro x sequence x experts per token divisible by them");
 }
 
+TEST_CASE("Routing is balanced unless an imbalance says how many rows the busiest GPU gets") {
+  const auto imbalance = [](const std::vector<std::string>& assignments) {
+    return scenario_from(moe, assignments).batch.routing_imbalance;
+  };
+  CHECK(imbalance({}) == 1);
+  CHECK(imbalance({"routing={}"}) == 1);
+  CHECK(imbalance({"routing=null"}) == 1);
+  CHECK(imbalance({"routing.imbalance=1.5"}) == 1.5);
+  CHECK(imbalance({"routing.imbalance=2"}) == 2); // all rows of expert 2
+  CHECK(scenario_from(dense, {"routing=null"}).batch.routing_imbalance == 1);
+}
+
+TEST_CASE("An imbalance that the split cannot have is refused where it stands") {
+  CHECK(what(moe, "routing.imbalance=2.5") ==
+        "--set:1:19: error: a GPU cannot get 2.5 times the mean of 2 expert-parallel GPUs\n"
+        "    1 | routing.imbalance=2.5\n"
+        "      |                   ^ imbalance must be between 1 and expert, 2");
+  CHECK(reports(moe, {"parallel={fsdp: 8}", "routing.imbalance=1.01"}) ==
+        "a GPU cannot get 1.01 times the mean of 1 expert-parallel GPU | with expert 1 the only "
+        "imbalance is 1");
+  CHECK(reports(moe, {"parallel={fsdp: 8}", "routing.imbalance=1"}).empty());
+  CHECK(moe_report("routing.imbalance=0.9") ==
+        "'imbalance' must be between 1 and 1000000, not 0.9");
+  CHECK(moe_report("routing.imbalnce=1.5") ==
+        "unknown key 'imbalnce' in 'routing' | did you mean 'imbalance'?");
+  CHECK(what(dense, "routing={imbalance: 1}") ==
+        "--set:1:9: error: model 'llama-3.1-405b' has no experts to route rows to\n"
+        "    1 | routing={imbalance: 1}\n"
+        "      |         ^ remove 'routing'");
+}
+
 TEST_CASE("A scenario is called what it was asked for as, without .yaml") {
   CHECK(load_scenario(Catalog({"."}), "llama-3.1-405b-gb200").name == "llama-3.1-405b-gb200");
   CHECK(load_scenario(Catalog({"."}), "workloads/scenarios/llama-3.1-405b-gb200.yaml").name ==
@@ -155,6 +186,20 @@ TEST_CASE("A batch that cannot be counted in 64 bits is refused") {
   CHECK(reports(dense, {"batch.micro=65536", "batch.sequence=16777216"}) ==
         "this batch is too large to simulate | micro x accumulation x sequence x the widest "
         "activation must stay below 1e16");
+}
+
+// 1024 x 262144 tokens x 8 rows x 2048 wide are 4.4e12 elements, and 4096 times as many above 1e16.
+TEST_CASE("Rows that cannot be counted in 64 bits are refused, however few there are on the mean") {
+  const std::vector<std::string> large{"gpus=4096", "parallel={fsdp: 1, expert: 4096}",
+                                       "model.experts.count=4096",
+                                       "batch={micro: 1024, sequence: 262144}"};
+  const auto with = [&](const std::string& imbalance) {
+    std::vector<std::string> assignments = large;
+    assignments.push_back("routing.imbalance=" + imbalance);
+    return reports(moe, assignments);
+  };
+  CHECK(with("1").empty());
+  CHECK(with("4096").starts_with("this batch is too large to simulate | "));
 }
 
 // ---- runtime ----
