@@ -12,6 +12,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 namespace spillway {
 namespace {
@@ -162,6 +163,14 @@ void check_record(const ProfileRecord& record) {
   }
 }
 
+std::string switches_text(const ProfileRecord& record) {
+  return fmt::format(
+      "{}{}{}{}", record.command_buffers ? "" : " streams",
+      record.pipelined_host_offloading ? "" : " unrotated",
+      record.latency_hiding_scheduler ? "" : " no-lhs",
+      record.async_compute_limit == 8 ? "" : fmt::format(" limit-{}", record.async_compute_limit));
+}
+
 ProfileRecord read_record(const Json& json) {
   if (!json.is_object()) {
     throw RecordError("a record must be a JSON object");
@@ -186,12 +195,8 @@ ProfileRecord read_record(const Json& json) {
   record.peak_bytes = real(json, "peak_bytes");
   record.temp_bytes = real(json, "temp_bytes");
   record.host_temp_bytes = real(json, "host_temp_bytes");
-  record.id = fmt::format(
-      "{} b{} s{} {}{}{}{}{}", name, record.batch.micro, record.batch.sequence, record.policy,
-      record.command_buffers ? "" : " streams",
-      record.pipelined_host_offloading ? "" : " unrotated",
-      record.latency_hiding_scheduler ? "" : " no-lhs",
-      record.async_compute_limit == 8 ? "" : fmt::format(" limit-{}", record.async_compute_limit));
+  record.id = fmt::format("{} b{} s{} {}{}", name, record.batch.micro, record.batch.sequence,
+                          record.policy, switches_text(record));
   check_record(record);
   return record;
 }
@@ -266,6 +271,24 @@ std::string profile_class(const ProfileRecord& record) {
   return !record.offloads ? "no offload" : record.command_buffers ? "serialized" : "overlapped";
 }
 
+std::string profile_group(const ProfileRecord& record) {
+  return fmt::format("{} b{} s{}{}", record.model.name, record.batch.micro, record.batch.sequence,
+                     switches_text(record));
+}
+
+bool same_group(const ProfileRecord& a, const ProfileRecord& b) {
+  const auto sizes = [](const ModelSpec& m) {
+    return std::tie(m.name, m.hidden, m.layers, m.vocabulary, m.attention.heads,
+                    m.attention.kv_heads, m.attention.head_dim, m.experts, m.experts_per_token,
+                    m.dense.width, m.expert.width);
+  };
+  const auto rest = [](const ProfileRecord& r) {
+    return std::tie(r.batch.micro, r.batch.sequence, r.command_buffers, r.pipelined_host_offloading,
+                    r.latency_hiding_scheduler, r.async_compute_limit);
+  };
+  return sizes(a.model) == sizes(b.model) && rest(a) == rest(b);
+}
+
 Scenario profile_scenario(const ProfileRecord& record, const Device& device,
                           const FrameworkSpec& framework) {
   Scenario scenario;
@@ -316,11 +339,7 @@ std::vector<ProfileResult> check_profiles(const std::vector<ProfileRecord>& reco
 PairOrder policy_order(const std::vector<ProfileRecord>& records,
                        const std::vector<ProfileResult>& results, double apart_percent) {
   const auto comparable = [](const ProfileRecord& a, const ProfileRecord& b) {
-    return a.model.name == b.model.name && a.batch.micro == b.batch.micro &&
-           a.batch.sequence == b.batch.sequence && a.command_buffers == b.command_buffers &&
-           a.pipelined_host_offloading == b.pipelined_host_offloading &&
-           a.latency_hiding_scheduler == b.latency_hiding_scheduler &&
-           a.async_compute_limit == b.async_compute_limit && a.policy != b.policy;
+    return same_group(a, b) && a.policy != b.policy;
   };
   PairOrder order;
   for (std::size_t i = 0; i < records.size(); ++i) {
@@ -396,12 +415,23 @@ std::string profiles_text(const std::vector<ProfileResult>& results, const PairO
                             order.pairs, order.right);
 }
 
-std::string profiles_json(const std::vector<ProfileResult>& results) {
+std::string profiles_json(const std::vector<ProfileResult>& results, const PolicyChoices& choices) {
   std::vector<CaseResult> all;
   for (const ProfileResult& result : results) {
     all.insert(all.end(), result.metrics.begin(), result.metrics.end());
   }
-  return validation_json(all);
+  auto json = nlohmann::ordered_json::parse(validation_json(all));
+  json["choices"] = nlohmann::ordered_json::array();
+  for (const PolicyChoice& choice : choices.choices) {
+    json["choices"].push_back(
+        {{"group", choice.group},
+         {"limit_bytes", choice.limit_bytes},
+         {"chosen", choice.chosen.empty() ? Json() : Json(choice.chosen)},
+         {"fastest", choice.fastest},
+         {"regret_percent", choice.fits ? Json(choice.regret_percent) : Json()},
+         {"fits", choice.fits}});
+  }
+  return json.dump(2) + '\n';
 }
 
 } // namespace spillway

@@ -40,6 +40,11 @@ struct ProfileRecord {
 // How copies ran: "no offload", "serialized" or "overlapped".
 [[nodiscard]] std::string profile_class(const ProfileRecord& record);
 
+// Model, batch, sequence and unusual switches: what stays while policies compete.
+[[nodiscard]] std::string profile_group(const ProfileRecord& record);
+// Whether all but the policy is the same, the sizes of the model included.
+[[nodiscard]] bool same_group(const ProfileRecord& a, const ProfileRecord& b);
+
 struct ProfileResult {
   std::string profile_class;
   std::vector<CaseResult> metrics; // step_time, peak_hbm, temp, host
@@ -58,9 +63,34 @@ struct PairOrder {
                                      const std::vector<ProfileResult>& results,
                                      double apart_percent);
 
+// What a planner would choose by these predictions under a limit on HBM: of the policies of a
+// group whose predicted peak fits, the one with the smallest predicted step time. It is held
+// against the fastest as measured of those whose measured peak fits.
+struct PolicyChoice {
+  std::string group;
+  double limit_bytes = 0;    // on the peak as records count it
+  std::string chosen;        // id of its first record; empty: nothing is predicted to fit
+  std::string fastest;       // id of its first record
+  bool fits = false;         // the chosen one, as measured
+  double regret_percent = 0; // its measured time over the fastest's; means nothing unless it fits
+  [[nodiscard]] bool is_right() const; // fits, and as fast as the fastest but for noise
+};
+
+// In groups of at least five policies, under limits that are fixed shares of the group's largest
+// measured peak; a limit that nothing fits as measured is left out. A policy that was measured
+// several times counts once, with its mean time and its largest peak.
+struct PolicyChoices {
+  std::size_t groups = 0;
+  std::vector<PolicyChoice> choices;
+};
+[[nodiscard]] PolicyChoices policy_choices(const std::vector<ProfileRecord>& records,
+                                           const std::vector<ProfileResult>& results);
+[[nodiscard]] std::string choices_text(const PolicyChoices& all);
+
 [[nodiscard]] bool passes(const ProfileResult& result); // every metric within tolerance
 [[nodiscard]] std::string profiles_text(const std::vector<ProfileResult>& results,
                                         const PairOrder& order);
-[[nodiscard]] std::string profiles_json(const std::vector<ProfileResult>& results);
+[[nodiscard]] std::string profiles_json(const std::vector<ProfileResult>& results,
+                                        const PolicyChoices& choices);
 
 } // namespace spillway

@@ -59,11 +59,13 @@ Measured load_measured(const Catalog& catalog, const CommonOptions& options) {
 ExitCode validate_profiles(const Catalog& catalog, const CommonOptions& options) {
   const auto [records, device, framework] = load_measured(catalog, options);
   const std::vector<ProfileResult> results = check_profiles(records, device, framework);
+  const PolicyChoices choices = policy_choices(records, results);
   if (!options.json.empty()) {
-    write_output(options.json, profiles_json(results));
+    write_output(options.json, profiles_json(results, choices));
   }
   if (options.prints_text()) {
-    write_output("-", profiles_text(results, policy_order(records, results, 1.5)));
+    write_output("-", profiles_text(results, policy_order(records, results, 1.5)) +
+                          choices_text(choices));
   }
   return std::all_of(results.begin(), results.end(), passes) ? ExitCode::done : ExitCode::no;
 }

@@ -11,6 +11,7 @@
 #include <map>
 #include <numeric>
 #include <regex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +36,7 @@ TEST_CASE("validate --profiles compares measured steps, per class and metric") {
   const auto summary = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
     return line.starts_with("absolute error  metric ");
   });
-  REQUIRE(lines.end() - summary == 2 + 16 + 2);
+  REQUIRE(lines.end() - summary >= 2 + 16 + 2 + 4);
   auto row = summary + 2;
   for (const auto& [name, records] : std::vector<std::pair<std::string, std::string>>{
            {"no offload", "38"}, {"serialized", "35"}, {"overlapped", "18"}, {"all", "91"}}) {
@@ -46,8 +47,10 @@ TEST_CASE("validate --profiles compares measured steps, per class and metric") {
       ++row;
     }
   }
-  CHECK(std::regex_match(lines.back(), std::regex("of 257 pairs of policies that differ by more "
-                                                  "than 1\\.5 %, [0-9]+ are ordered as measured")));
+  CHECK(std::regex_match(*++row, std::regex("of 257 pairs of policies that differ by more than "
+                                            "1\\.5 %, [0-9]+ are ordered as measured")));
+  ++row;
+  CHECK(row[1].starts_with("of 24 choices of a policy, in 7 groups of one shape "));
 }
 
 TEST_CASE("validate --profiles --json has four cases for each record, and their summary") {
@@ -73,6 +76,25 @@ TEST_CASE("validate --profiles --json has four cases for each record, and their 
     CHECK(summary["max_abs_error_percent"] == *std::max_element(list.begin(), list.end()));
   }
   CHECK(json["summary"]["host"]["max_abs_error_percent"] == 0);
+}
+
+// Most groups hold 30 GB and more of weights and moments, so that little fits under half of a peak.
+TEST_CASE("validate --profiles --json has the choice of a policy under every limit") {
+  const ProgramResult result =
+      ask({"validate", "--profiles", profiles, "--hardware", "h200", "--json", "-"});
+  const Json choices = Json::parse(result.out)["choices"];
+  REQUIRE(choices.size() == 24);
+  std::set<std::string> groups;
+  for (const Json& choice : choices) {
+    groups.insert(choice["group"].get<std::string>());
+    CHECK(choice["limit_bytes"].get<double>() > 0);
+    CHECK(choice["regret_percent"].is_null() != choice["fits"].get<bool>());
+    CHECK((choice["regret_percent"].is_null() || choice["regret_percent"].get<double>() >= 0));
+    if (choice["chosen"] == choice["fastest"]) {
+      CHECK(choice["regret_percent"] == 0);
+    }
+  }
+  CHECK(groups.size() == 7);
 }
 
 // The first committed record alone is within every tolerance; one record has no pair.
