@@ -103,6 +103,10 @@ struct LayerBlock {
   }
 };
 
+// The first `layers` of a block and the others, each a loop of its own whose kinds take
+// turns as before. Precondition: 0 < layers < block.layers.
+[[nodiscard]] std::array<LayerBlock, 2> cut(const LayerBlock& block, std::int64_t layers);
+
 struct ParallelPlan {
   std::int64_t gpus = 1;
   std::int64_t fsdp = 1;
@@ -119,6 +123,9 @@ struct StepTrace {
   // Parameters held by one rank after sharding, by group, over all layers.
   std::array<double, weight_group_count> sharded_parameters{};
 };
+
+// Layers that a policy decides about: all but embedding and head.
+[[nodiscard]] std::int64_t decoder_layers(const StepTrace& trace);
 
 [[nodiscard]] std::string shape_text(const Tensor& tensor); // "[8, 4096, 128, 192]"
 

@@ -135,14 +135,6 @@ private:
 
 } // namespace
 
-std::string shape_text(const Tensor& tensor) {
-  std::string text = "[";
-  for (const Axis& axis : tensor.axes) {
-    text += (text.size() > 1 ? ", " : "") + std::to_string(axis.size);
-  }
-  return text + "]";
-}
-
 StepTrace build_trace(const ModelSpec& model, const ParallelPlan& plan, const BatchSpec& batch,
                       const FrameworkSpec& framework, DataType compute) {
   assert(plan.gpus == plan.fsdp * plan.expert);
