@@ -1,50 +1,14 @@
 // Folded and unfolded replays of whole scenarios give the same bytes.
-#include "results/explanation.hpp"
-#include "results/write.hpp"
+#include "tests/support/run_text.hpp"
 #include "tests/support/step.hpp"
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
 
-#include <algorithm>
-#include <sstream>
 #include <string>
 #include <vector>
 
 namespace spillway::testing {
 namespace {
-
-// Everything that a run says, and memory's peaks of all GPUs.
-std::string run_text_of(const Simulation& run) {
-  std::string text = run_json(run.result);
-  for (const Timeline::PoolPeak& peak : run.timeline.peaks) {
-    const std::string task =
-        peak.task == no_id ? "start" : run.lowered.describe(peak.task, run.timeline);
-    text += fmt::format("{} {} {} {}\n", peak.bytes, peak.time.count(), task,
-                        fmt::join(peak.owners, " "));
-  }
-  return text + fmt::format("{} {} {}\n", run.timeline.makespan.count(), run.timeline.solver_calls,
-                            fmt::join(run.timeline.final_bytes, " "));
-}
-
-std::string explanation_text_of(const Scenario& scenario, const Simulation& run) {
-  const Explanation explanation = explain(run);
-  return explanation_json(run, explanation) + explanation_text(scenario, run, explanation, 1000);
-}
-
-// The first line that differs, or nothing.
-std::string difference(const std::string& a, const std::string& b) {
-  std::istringstream lines_a(a);
-  std::istringstream lines_b(b);
-  std::string line_a;
-  std::string line_b;
-  while (std::getline(lines_a, line_a) && std::getline(lines_b, line_b)) {
-    if (line_a != line_b) {
-      return fmt::format("'{}' is '{}' in full", line_a, line_b);
-    }
-  }
-  return a == b ? "" : "one is longer";
-}
 
 // Layers and micro-batches that the graph leaves out.
 struct Skipped {
