@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
+#include <array>
 #include <optional>
 #include <set>
 
@@ -56,8 +56,7 @@ Closure close_over(const LayerKind& kind, const std::vector<bool>& boundary) {
 }
 
 // The name that decides about a tensor, if the policy lists one of its names.
-std::optional<std::pair<std::string, Fate>> listed_fate(
-    const std::map<std::string, Fate, std::less<>>& fates, const Tensor& tensor) {
+std::optional<std::pair<std::string, Fate>> listed_fate(const Fates& fates, const Tensor& tensor) {
   for (const std::string& name : tensor.policy_names) {
     const auto found = fates.find(name);
     if (found != fates.end()) {
@@ -67,7 +66,24 @@ std::optional<std::pair<std::string, Fate>> listed_fate(
   return std::nullopt;
 }
 
-std::vector<Fate> fates_of(const PolicySpec& policy, const LayerKind& kind,
+// What a policy lists for a kind of layer, weakest first.
+std::vector<const Fates*> lists_for(const PolicySpec& policy, const LayerKind& kind, bool first) {
+  std::vector<const Fates*> lists;
+  const auto add = [&](const Fates& common, const FatesByKind& by_kind) {
+    lists.push_back(&common);
+    const auto own = by_kind.find(kind.name);
+    if (own != by_kind.end()) {
+      lists.push_back(&own->second);
+    }
+  };
+  add(policy.tensors, policy.by_kind);
+  if (first) {
+    add(policy.first->tensors, policy.first->by_kind);
+  }
+  return lists;
+}
+
+std::vector<Fate> fates_of(const PolicySpec& policy, const LayerKind& kind, bool first,
                            std::vector<std::string>& listed) {
   std::vector<Fate> fates;
   listed.assign(kind.tensors.size(), {});
@@ -77,7 +93,7 @@ std::vector<Fate> fates_of(const PolicySpec& policy, const LayerKind& kind,
       residual[t] = true;
     }
   }
-  const auto own = policy.by_kind.find(kind.name);
+  const std::vector<const Fates*> lists = lists_for(policy, kind, first);
   for (TensorIndex t = 0; t < kind.tensors.size(); ++t) {
     const Tensor& tensor = kind.tensors[t];
     const bool keep = t == kind.input || (policy.preset == Preset::none && residual[t]);
@@ -85,14 +101,10 @@ std::vector<Fate> fates_of(const PolicySpec& policy, const LayerKind& kind,
     if (const auto preset = listed_fate(policy.preset_tensors, tensor)) {
       fate = preset->second;
     }
-    if (const auto common = listed_fate(policy.tensors, tensor)) {
-      fate = common->second;
-      listed[t] = common->first;
-    }
-    if (own != policy.by_kind.end()) {
-      if (const auto special = listed_fate(own->second, tensor)) {
-        fate = special->second;
-        listed[t] = special->first;
+    for (const Fates* list : lists) {
+      if (const auto found = listed_fate(*list, tensor)) {
+        fate = found->second;
+        listed[t] = found->first;
       }
     }
     fates.push_back(fate);
@@ -127,14 +139,14 @@ std::vector<std::string> spared_by(const LayerKind& kind, const Closure& closure
   return names;
 }
 
-KindPlan decide_kind(const PolicySpec& policy, const LayerKind& kind,
-                     std::vector<std::string>& warnings) {
+// Fills in `plan`. `where`: what warnings call its layers, "moe layers".
+void decide_kind(const PolicySpec& policy, const LayerKind& kind, const std::string& where,
+                 KindPlan& plan, std::vector<std::string>& warnings) {
   std::vector<std::string> listed; // the name by which the policy decided, if any
-  const std::vector<Fate> fates = fates_of(policy, kind, listed);
+  const std::vector<Fate> fates = fates_of(policy, kind, plan.first, listed);
   const std::vector<bool> boundary = boundary_of(kind, fates);
   const Closure closure = close_over(kind, boundary);
 
-  KindPlan plan;
   plan.rerun = closure.rerun;
   plan.unchecked = kind.checkpointed && policy.preset == Preset::none;
   for (TensorIndex t = 0; t < fates.size(); ++t) {
@@ -144,8 +156,8 @@ KindPlan decide_kind(const PolicySpec& policy, const LayerKind& kind,
     if (!decision.needed) {
       decision.reason = "backward does not need it";
       if (!listed[t].empty() && decision.fate != Fate::recompute) {
-        warnings.push_back(fmt::format("'{}: {}' has no effect on '{}' in {} layers: {}", listed[t],
-                                       fate_name(decision.fate), tensor.name, kind.name,
+        warnings.push_back(fmt::format("'{}: {}' has no effect on '{}' in {}: {}", listed[t],
+                                       fate_name(decision.fate), tensor.name, where,
                                        decision.reason));
       }
     } else if (decision.fate == Fate::recompute) {
@@ -157,14 +169,86 @@ KindPlan decide_kind(const PolicySpec& policy, const LayerKind& kind,
       decision.reason =
           spared.empty() ? "spares no product" : fmt::format("spares {}", fmt::join(spared, ", "));
       if (!listed[t].empty() && spared.empty() && policy.preset != Preset::none) {
-        warnings.push_back(fmt::format(
-            "'{}: {}' saves little in {} layers: every product before it runs again anyway",
-            listed[t], fate_name(decision.fate), kind.name));
+        warnings.push_back(
+            fmt::format("'{}: {}' saves little in {}: every product before it runs again anyway",
+                        listed[t], fate_name(decision.fate), where));
       }
     }
     plan.kept += decision.kept() ? tensor.bytes : Bytes{};
     plan.offloaded += decision.offloaded() ? tensor.bytes : Bytes{};
     plan.tensors.push_back(std::move(decision));
+  }
+}
+
+// Layers of a block that are all among the first ones, or all after them.
+struct Part {
+  LayerBlock block;
+  bool first = false;
+};
+
+// Whether what the policy lists for the first layers changes anything in this loop.
+bool first_differs(const PolicySpec& policy, const StepTrace& trace, const LayerBlock& block) {
+  return std::any_of(block.kinds.begin(), block.kinds.end(), [&](std::uint32_t kind) {
+    std::vector<std::string> ignored;
+    KindPlan others;
+    KindPlan first;
+    first.first = true;
+    decide_kind(policy, trace.kinds[kind], {}, others, ignored);
+    decide_kind(policy, trace.kinds[kind], {}, first, ignored);
+    return others.unchecked != first.unchecked ||
+           !std::equal(
+               others.tensors.begin(), others.tensors.end(), first.tensors.begin(),
+               [](const TensorDecision& a, const TensorDecision& b) { return a.fate == b.fate; });
+  });
+}
+
+std::vector<Part> parts_of(const PolicySpec& policy, const StepTrace& trace) {
+  std::vector<Part> parts;
+  std::int64_t left = policy.first ? policy.first->layers : 0;
+  for (const LayerBlock& block : trace.blocks) {
+    const bool decoder = trace.kinds[block.kind_of(0)].checkpointed;
+    const std::int64_t first = decoder ? std::min(left, block.layers) : 0;
+    left -= first;
+    if (first > 0 && first < block.layers && first_differs(policy, trace, block)) {
+      auto [one, other] = cut(block, first);
+      parts.push_back({std::move(one), true});
+      parts.push_back({std::move(other), false});
+    } else {
+      parts.push_back({block, first == block.layers});
+    }
+  }
+  return parts;
+}
+
+// Which loops there are, of which kinds, yet without decisions.
+Plan arrange(const PolicySpec& policy, const StepTrace& trace) {
+  const std::vector<Part> parts = parts_of(policy, trace);
+  std::vector<std::array<bool, 2>> used(trace.kinds.size()); // after the first layers, in them
+  for (const Part& part : parts) {
+    for (const std::uint32_t kind : part.block.kinds) {
+      used[kind][part.first ? 1 : 0] = true;
+    }
+  }
+  Plan plan;
+  plan.first_layers = policy.first ? policy.first->layers : 0;
+  plan.kinds.resize(trace.kinds.size());
+  std::vector<std::uint32_t> in_first; // by StepTrace::kinds, index into Plan::kinds
+  for (std::uint32_t kind = 0; kind < trace.kinds.size(); ++kind) {
+    const auto [after, before] = used[kind];
+    plan.kinds[kind].kind = kind;
+    plan.kinds[kind].first = before && !after;
+    const bool two = before && after;
+    in_first.push_back(two ? static_cast<std::uint32_t>(plan.kinds.size()) : kind);
+    if (two) {
+      plan.kinds.emplace_back().kind = kind;
+      plan.kinds.back().first = true;
+    }
+  }
+  for (const Part& part : parts) {
+    LayerBlock& block = plan.blocks.emplace_back(part.block);
+    for (std::uint32_t& kind : block.kinds) {
+      kind = part.first ? in_first[kind] : kind;
+    }
   }
   return plan;
 }
@@ -175,13 +259,19 @@ void warn_of_foreign_names(const PolicySpec& policy, const FrameworkSpec& framew
     return;
   }
   std::set<std::string> listed;
-  for (const auto& [name, fate] : policy.tensors) {
-    listed.insert(name);
-  }
-  for (const auto& [kind, fates] : policy.by_kind) {
-    for (const auto& [name, fate] : fates) {
+  const auto add = [&](const Fates& common, const FatesByKind& by_kind) {
+    for (const auto& [name, fate] : common) {
       listed.insert(name);
     }
+    for (const auto& [kind, fates] : by_kind) {
+      for (const auto& [name, fate] : fates) {
+        listed.insert(name);
+      }
+    }
+  };
+  add(policy.tensors, policy.by_kind);
+  if (policy.first && policy.first->layers > 0) {
+    add(policy.first->tensors, policy.first->by_kind);
   }
   for (const std::string& name : listed) {
     if (std::find(framework.policy_names.begin(), framework.policy_names.end(), name) ==
@@ -197,20 +287,37 @@ constexpr const char* expert_prefix = "moe_";
 
 // "mlpwi_1" is listed, and the experts' own is called "moe_mlpwi_1" and nothing else.
 void warn_of_missed_experts(const PolicySpec& policy, const LayerKind& kind, const KindPlan& plan,
-                            std::vector<std::string>& warnings) {
-  std::map<std::string, Fate, std::less<>> listed = policy.tensors;
+                            const std::string& where, std::vector<std::string>& warnings) {
+  Fates listed = plan.first ? policy.first->tensors : Fates{};
+  listed.insert(policy.tensors.begin(), policy.tensors.end());
   listed.insert(policy.preset_tensors.begin(), policy.preset_tensors.end());
   for (const auto& [name, fate] : listed) {
     for (TensorIndex t = 0; t < kind.tensors.size(); ++t) {
       const std::vector<std::string>& names = kind.tensors[t].policy_names;
       if (fate != Fate::recompute && plan.tensors[t].needed && !plan.tensors[t].saved() &&
           names == std::vector<std::string>{expert_prefix + name}) {
-        warnings.push_back(fmt::format(
-            "'{}: {}' does not reach '{}' in {} layers, which is recomputed: its name is '{}'",
-            name, fate_name(fate), kind.tensors[t].name, kind.name, names.front()));
+        warnings.push_back(
+            fmt::format("'{}: {}' does not reach '{}' in {}, which is recomputed: its name is '{}'",
+                        name, fate_name(fate), kind.tensors[t].name, where, names.front()));
       }
     }
   }
+}
+
+// A framework that scans its layers gives all layers of a scan one policy.
+void warn_of_loops(const StepTrace& trace, const Plan& plan, const FrameworkSpec& framework,
+                   std::vector<std::string>& warnings) {
+  if (framework.eager || plan.blocks.size() == trace.blocks.size()) {
+    return;
+  }
+  const auto after = std::adjacent_find(
+      plan.blocks.begin(), plan.blocks.end(), [&](const LayerBlock& one, const LayerBlock& next) {
+        return plan.kinds[one.kind_of(0)].first && !plan.kinds[next.kind_of(0)].first;
+      });
+  warnings.push_back(fmt::format(
+      "{}: one scan has one policy, so that other fates in the first {} decoder layers "
+      "need two scans over {} layers",
+      framework.title, plan.first_layers, trace.kinds[plan.kinds[after->kind_of(0)].kind].name));
 }
 
 bool recomputes(const LayerKind& kind, const KindPlan& plan, const std::string& name) {
@@ -229,8 +336,8 @@ void warn_of_preset(const PolicySpec& policy, const StepTrace& trace, const Plan
   std::vector<std::string> recomputed;
   for (const std::string& name : policy.preset_leaves) {
     bool found = false;
-    for (std::size_t k = 0; k < trace.kinds.size(); ++k) {
-      found = found || recomputes(trace.kinds[k], plan.kinds[k], name);
+    for (const KindPlan& kind : plan.kinds) {
+      found = found || recomputes(trace.kinds[kind.kind], kind, name);
     }
     if (found) {
       recomputed.push_back(name);
@@ -245,21 +352,36 @@ void warn_of_preset(const PolicySpec& policy, const StepTrace& trace, const Plan
 
 } // namespace
 
+std::string where_text(const Plan& plan, const StepTrace& trace, std::size_t kind) {
+  const KindPlan& own = plan.kinds[kind];
+  const std::string& name = trace.kinds[own.kind].name;
+  if (std::none_of(plan.kinds.begin(), plan.kinds.end(), [&](const KindPlan& other) {
+        return other.first != own.first && trace.kinds[other.kind].name == name;
+      })) {
+    return {};
+  }
+  return fmt::format(" {} the first {}", own.first ? "among" : "after", plan.first_layers);
+}
+
 Plan decide(const PolicySpec& policy, const StepTrace& trace, const FrameworkSpec& framework) {
-  Plan plan;
+  Plan plan = arrange(policy, trace);
   PolicySpec keep_all;
   keep_all.preset = Preset::none;
   std::set<std::string> named; // windowed layers are told the same as others of their name
-  for (const LayerKind& kind : trace.kinds) {
+  for (std::size_t k = 0; k < plan.kinds.size(); ++k) {
+    KindPlan& own = plan.kinds[k];
+    const LayerKind& kind = trace.kinds[own.kind];
+    const std::string where = kind.name + " layers" + where_text(plan, trace, k);
     std::vector<std::string> warnings;
-    plan.kinds.push_back(decide_kind(kind.checkpointed ? policy : keep_all, kind, warnings));
+    decide_kind(kind.checkpointed ? policy : keep_all, kind, where, own, warnings);
     if (kind.checkpointed) {
-      warn_of_missed_experts(policy, kind, plan.kinds.back(), warnings);
+      warn_of_missed_experts(policy, kind, own, where, warnings);
     }
-    if (named.insert(kind.name).second) {
+    if (named.insert(where).second) {
       plan.warnings.insert(plan.warnings.end(), warnings.begin(), warnings.end());
     }
   }
+  warn_of_loops(trace, plan, framework, plan.warnings);
   warn_of_preset(policy, trace, plan, plan.warnings);
   warn_of_foreign_names(policy, framework, plan.warnings);
   return plan;

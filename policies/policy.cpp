@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace spillway {
 namespace {
@@ -22,11 +23,9 @@ std::vector<std::string> names_in(const LayerKind& kind) {
   return names;
 }
 
-std::map<std::string, Fate, std::less<>> read_fates(MapReader& in,
-                                                    const std::vector<std::string>& known,
-                                                    const std::string& where,
-                                                    Diagnostics& diagnostics) {
-  std::map<std::string, Fate, std::less<>> fates;
+Fates read_fates(MapReader& in, const std::vector<std::string>& known, const std::string& where,
+                 Diagnostics& diagnostics) {
+  Fates fates;
   const YamlNode* tensors = in.child("tensors");
   if (tensors == nullptr) {
     return fates;
@@ -62,6 +61,71 @@ PolicySpec read_preset(MapReader& in, const FrameworkSpec& framework) {
   PolicySpec spec;
   spec.preset = static_cast<Preset>(chosen);
   return spec;
+}
+
+// `tensors`, and a map for each kind of layer of the model.
+void read_lists(MapReader& in, const StepTrace& trace, Fates& tensors, FatesByKind& by_kind,
+                Diagnostics& diagnostics) {
+  std::vector<std::string> known;
+  for (const LayerKind& kind : trace.kinds) {
+    if (!kind.checkpointed) {
+      continue;
+    }
+    for (const std::string& tensor : names_in(kind)) {
+      if (std::find(known.begin(), known.end(), tensor) == known.end()) {
+        known.push_back(tensor);
+      }
+    }
+    const YamlNode* own = in.child(kind.name);
+    if (own != nullptr && by_kind.find(kind.name) == by_kind.end()) {
+      MapReader map(*own, kind.name, diagnostics);
+      by_kind[kind.name] =
+          read_fates(map, names_in(kind), fmt::format("'{}' layers", kind.name), diagnostics);
+      map.finish();
+    }
+  }
+  tensors = read_fates(in, known, "this model", diagnostics);
+}
+
+// A number of layers, or "50 %" of all of them.
+std::int64_t read_layers(const YamlNode& node, std::int64_t all, Diagnostics& diagnostics) {
+  if (!node.is_scalar() || !node.text.ends_with('%')) {
+    const std::int64_t layers = read_integer(node, {}, "layers", diagnostics).value_or(0);
+    if (layers < 0 || layers > all) {
+      diagnostics.add(node.place,
+                      fmt::format("'layers' must be between 0 and {}, not {}", all, layers),
+                      fmt::format("the model has {} decoder layers", all));
+    }
+    return layers;
+  }
+  YamlNode number = node;
+  number.quoted = false;
+  number.text.pop_back();
+  number.text.erase(number.text.find_last_not_of(' ') + 1);
+  Diagnostics wrong; // says neither what is a percentage nor that it is one
+  const std::optional<double> percent = read_number(number, {0, 100}, "layers", wrong);
+  if (!percent) {
+    diagnostics.add(node.place,
+                    fmt::format("'layers' must be between 0 % and 100 %, not '{}'", node.text),
+                    R"(write a number of layers, or for example "50 %")");
+  }
+  return std::llround(percent.value_or(0) / 100 * static_cast<double>(all));
+}
+
+FirstLayers read_first(const YamlNode& node, const StepTrace& trace, Diagnostics& diagnostics) {
+  MapReader in(node, "first", diagnostics);
+  FirstLayers first;
+  if (const YamlNode* layers = in.required_child("layers")) {
+    first.layers = read_layers(*layers, decoder_layers(trace), diagnostics);
+  }
+  read_lists(in, trace, first.tensors, first.by_kind, diagnostics);
+  in.finish();
+  return first;
+}
+
+bool lists_nothing(const Fates& tensors, const FatesByKind& by_kind) {
+  return tensors.empty() && std::all_of(by_kind.begin(), by_kind.end(),
+                                        [](const auto& kind) { return kind.second.empty(); });
 }
 
 } // namespace
@@ -101,28 +165,12 @@ PolicySpec read_policy(const std::string& name, const YamlNode& node, const Step
   MapReader in(node, name, diagnostics);
   PolicySpec spec = read_preset(in, framework);
   spec.name = name;
-  std::vector<std::string> known;
-  for (const LayerKind& kind : trace.kinds) {
-    if (!kind.checkpointed) {
-      continue;
-    }
-    for (const std::string& tensor : names_in(kind)) {
-      if (std::find(known.begin(), known.end(), tensor) == known.end()) {
-        known.push_back(tensor);
-      }
-    }
-    const YamlNode* own = in.child(kind.name);
-    if (own != nullptr && spec.by_kind.find(kind.name) == spec.by_kind.end()) {
-      MapReader map(*own, kind.name, diagnostics);
-      spec.by_kind[kind.name] =
-          read_fates(map, names_in(kind), fmt::format("'{}' layers", kind.name), diagnostics);
-      map.finish();
-    }
+  read_lists(in, trace, spec.tensors, spec.by_kind, diagnostics);
+  if (const YamlNode* first = in.child("first")) {
+    spec.first = read_first(*first, trace, diagnostics);
   }
-  spec.tensors = read_fates(in, known, "this model", diagnostics);
-  if (spec.preset == Preset::custom && spec.tensors.empty() &&
-      std::all_of(spec.by_kind.begin(), spec.by_kind.end(),
-                  [](const auto& kind) { return kind.second.empty(); })) {
+  if (spec.preset == Preset::custom && lists_nothing(spec.tensors, spec.by_kind) &&
+      (!spec.first || lists_nothing(spec.first->tensors, spec.first->by_kind))) {
     in.error("preset", fmt::format("policy '{}' is custom but lists no tensors", name),
              "add 'tensors', or use preset full or none");
   }

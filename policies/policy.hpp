@@ -9,13 +9,18 @@
 // `dense` and `moe` override them in layers of that kind. A tensor that carries
 // several names (an expert's gate is moe_mlpwi_0 and mlpwi_0) obeys its most
 // specific one that is listed.
+//
+// `first` lists fates that hold in the model's first decoder layers only. There they are
+// stronger than all others: those of its kind of layer first, then its `tensors`.
 #pragma once
 
 #include "sim/base/yaml.hpp"
 #include "workloads/framework.hpp"
 #include "workloads/trace.hpp"
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,15 +31,25 @@ enum class Fate : std::uint8_t { keep, recompute, offload };
 
 enum class Preset : std::uint8_t { none, full, custom };
 
+using Fates = std::map<std::string, Fate, std::less<>>; // by name of the tensor
+using FatesByKind = std::map<std::string, Fates, std::less<>>;
+
+struct FirstLayers {
+  std::int64_t layers = 0; // decoder layers, embedding and head not counted; 0 = none
+  Fates tensors;
+  FatesByKind by_kind;
+};
+
 struct PolicySpec {
   std::string name;
   Preset preset = Preset::full;
   // Of the framework's preset, if it is one: weaker than everything that is listed below.
   std::string framework_preset;
-  std::map<std::string, Fate, std::less<>> preset_tensors;
+  Fates preset_tensors;
   std::vector<std::string> preset_leaves; // PresetSpec::leaves
-  std::map<std::string, Fate, std::less<>> tensors;
-  std::map<std::string, std::map<std::string, Fate, std::less<>>, std::less<>> by_kind;
+  Fates tensors;
+  FatesByKind by_kind;
+  std::optional<FirstLayers> first;
 };
 
 // `trace` supplies the tensor names and layer kinds that exist.

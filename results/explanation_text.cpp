@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 namespace {
@@ -198,13 +199,23 @@ std::string peak_text(const RunResult& r) {
   return text + owners.render("  ");
 }
 
+// As the layers come, each as often as loops have it.
+std::vector<std::uint32_t> kinds_in_order(const Plan& plan) {
+  std::vector<std::uint32_t> kinds;
+  for (const LayerBlock& block : plan.blocks) {
+    kinds.insert(kinds.end(), block.kinds.begin(), block.kinds.end());
+  }
+  return kinds;
+}
+
 // What happens to every tensor that a policy can name, and why.
 std::string decisions_text(const StepTrace& trace, const Plan& plan) {
   std::string text;
   std::set<std::string> named; // windowed layers share the fates of others of their name
-  for (std::size_t k = 0; k < trace.kinds.size(); ++k) {
-    const LayerKind& kind = trace.kinds[k];
-    if (!kind.checkpointed || !named.insert(kind.name).second) {
+  for (const std::uint32_t k : kinds_in_order(plan)) {
+    const LayerKind& kind = trace.kinds[plan.kinds[k].kind];
+    const std::string title = kind.name + " layer" + where_text(plan, trace, k);
+    if (!kind.checkpointed || !named.insert(title).second) {
       continue;
     }
     TextTable table;
@@ -221,9 +232,8 @@ std::string decisions_text(const StepTrace& trace, const Plan& plan) {
                    decision.needed ? fate_name(decision.fate) : "-", decision.reason});
       }
     }
-    text +=
-        fmt::format("\nWhat happens to the tensors of a {} layer, one micro-batch\n", kind.name) +
-        table.render("  ");
+    text += fmt::format("\nWhat happens to the tensors of a {}, one micro-batch\n", title) +
+            table.render("  ");
   }
   return text;
 }

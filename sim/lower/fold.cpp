@@ -52,7 +52,7 @@ std::uint32_t position_of(const TaskGraph& graph, TaskId task) {
 
 } // namespace
 
-LeftOut foldable(const Scenario& scenario, Folding folding) {
+LeftOut foldable(const Scenario& scenario, const Plan& plan, Folding folding) {
   LeftOut left_out;
   if (folding == Folding::off) {
     return left_out;
@@ -62,7 +62,7 @@ LeftOut foldable(const Scenario& scenario, Folding folding) {
     return left_out;
   }
   const std::int64_t held = settling_layers + 2 * special_layers(scenario.runtime);
-  for (const LayerBlock& block : scenario.trace.blocks) {
+  for (const LayerBlock& block : plan.blocks) {
     const auto turns = static_cast<std::int64_t>(block.kinds.size());
     left_out.layers.push_back(even_rounds(block, block.layers - held * turns));
   }
@@ -71,7 +71,7 @@ LeftOut foldable(const Scenario& scenario, Folding folding) {
 
 StepRun run_step(const Scenario& scenario, const Plan& plan, CostModel& cost, RateCache& cache,
                  Folding folding, double speed) {
-  LeftOut left_out = foldable(scenario, folding);
+  LeftOut left_out = foldable(scenario, plan, folding);
   for (;;) {
     check_length(scenario, left_out);
     StepRun run;
@@ -86,7 +86,7 @@ StepRun run_step(const Scenario& scenario, const Plan& plan, CostModel& cost, Ra
       if (loop.micro_batches) {
         left_out.micro_batches = even(possible);
       } else {
-        left_out.layers[loop.block] = even_rounds(scenario.trace.blocks[loop.block], possible);
+        left_out.layers[loop.block] = even_rounds(plan.blocks[loop.block], possible);
       }
     }
   }

@@ -30,7 +30,7 @@ struct StepRun {
 
 // What a graph may leave out of this step: enough is kept for copies that run layers ahead
 // and for the state to settle, and recurrences of up to two iterations are found.
-[[nodiscard]] LeftOut foldable(const Scenario& scenario, Folding folding);
+[[nodiscard]] LeftOut foldable(const Scenario& scenario, const Plan& plan, Folding folding);
 
 // The layer of a task's first run, over all layers of the model; -1 = none.
 [[nodiscard]] std::int32_t layer_of(const Lowered& lowered, const Timeline& timeline, TaskId task);

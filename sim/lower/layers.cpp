@@ -22,7 +22,7 @@ KindPlan with_offloads_kept(const KindPlan& plan) {
 class ProgramMaker {
 public:
   explicit ProgramMaker(StepContext& context) : context_(context) {
-    for (const LayerBlock& block : context.scenario.trace.blocks) {
+    for (const LayerBlock& block : context.plan.blocks) {
       total_ += block.layers;
     }
   }
@@ -31,11 +31,11 @@ public:
   [[nodiscard]] std::uint32_t program_of(std::int64_t layer, std::uint32_t kind,
                                          std::uint32_t next_kind) {
     const Plan& plan = context_.plan;
-    const StepTrace& trace = context_.scenario.trace;
     const KindPlan next_plan =
         is_kept(layer + 1) ? with_offloads_kept(plan.kinds[next_kind]) : plan.kinds[next_kind];
-    const HbmOwner output =
-        layer + 1 == total_ ? HbmOwner::workspace : input_owner(trace.kinds[next_kind], next_plan);
+    const HbmOwner output = layer + 1 == total_
+                                ? HbmOwner::workspace
+                                : input_owner(context_.kind_at(next_kind), next_plan);
     const Variant variant{kind, is_kept(layer), output};
     const auto found = std::find_if(made_.begin(), made_.end(), [&](const Variant& v) {
       return v.kind == variant.kind && v.kept == variant.kept && v.output == variant.output;
@@ -43,7 +43,7 @@ public:
     const auto program = static_cast<std::uint32_t>(found - made_.begin());
     if (program == made_.size()) {
       const KindPlan& own = plan.kinds[kind];
-      context_.programs.push_back(make_program(trace.kinds[kind],
+      context_.programs.push_back(make_program(context_.kind_at(kind),
                                                variant.kept ? with_offloads_kept(own) : own, output,
                                                context_.scenario.framework, context_.out.works));
       context_.layers_of.emplace_back();
@@ -74,23 +74,23 @@ std::string layer_name(const LayerKind& kind, std::int64_t index) {
 } // namespace
 
 void make_layers(StepContext& context) {
-  const StepTrace& trace = context.scenario.trace;
+  const std::vector<LayerBlock>& blocks = context.plan.blocks;
   ProgramMaker programs(context);
   std::int64_t index = 0; // over all layers
-  for (std::size_t b = 0; b < trace.blocks.size(); ++b) {
-    const LayerBlock& block = trace.blocks[b];
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    const LayerBlock& block = blocks[b];
     const std::int64_t left_out = context.left_out.layers.empty() ? 0 : context.left_out.layers[b];
     const std::int64_t held = block.layers - left_out;
     const std::int64_t gap_at = held / 2; // inside the block, where all layers are alike
     for (std::int64_t position = 0; position < block.layers; ++position, ++index) {
       const bool last_of_block = position + 1 == block.layers;
       const std::uint32_t kind = block.kind_of(position);
-      const std::uint32_t next_kind = last_of_block && b + 1 < trace.blocks.size()
-                                          ? trace.blocks[b + 1].kind_of(0)
+      const std::uint32_t next_kind = last_of_block && b + 1 < blocks.size()
+                                          ? blocks[b + 1].kind_of(0)
                                           : block.kind_of(position + 1);
       const std::uint32_t program = programs.program_of(index, kind, next_kind);
       ++context.layers_of[program].count;
-      context.out.layer_names.push_back(layer_name(trace.kinds[kind], index));
+      context.out.layer_names.push_back(layer_name(context.kind_at(kind), index));
       if (position >= gap_at && position < gap_at + left_out) {
         continue;
       }

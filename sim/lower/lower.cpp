@@ -158,11 +158,10 @@ std::int64_t StepContext::logit_gradient() const {
 }
 
 std::int64_t StepContext::unchecked_bytes(std::size_t layer) const {
-  const std::uint32_t index = layers[layer].kind;
-  if (!plan.kinds[index].unchecked) {
+  if (!plan.kinds[layers[layer].kind].unchecked) {
     return 0;
   }
-  const LayerKind& kind = scenario.trace.kinds[index];
+  const LayerKind& kind = kind_of(layer);
   const FrameworkSpec& f = scenario.framework;
   double bytes =
       f.unchecked_stream.value * static_cast<double>(kind.tensors[kind.input].bytes.count()) +

@@ -90,7 +90,7 @@ struct CollectiveRoute {
 // Iterations of the step's loops that a graph leaves out (engine/loop.hpp).
 struct LeftOut {
   std::int64_t micro_batches = 0;
-  std::vector<std::int64_t> layers; // by StepTrace::blocks; empty = none
+  std::vector<std::int64_t> layers; // by Plan::blocks; empty = none
 };
 
 // A layer of the graph. Of a block that leaves layers out it stands for the layer that
@@ -105,7 +105,7 @@ struct LoopOf {
   bool micro_batches = false; // else the layers of a block, in one direction
   bool backward = false;
   std::int32_t micro_batch = 0;
-  std::uint32_t block = 0;                      // index into StepTrace::blocks
+  std::uint32_t block = 0;                      // index into Plan::blocks
   std::int32_t first_layer = 0, last_layer = 0; // indices into Lowered::layers
   bool operator==(const LoopOf&) const = default;
 };

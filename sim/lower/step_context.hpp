@@ -14,11 +14,11 @@ namespace spillway {
 
 // One layer of the graph, in order: embedding, decoder layers, head.
 struct LayerInstance {
-  std::uint32_t kind = 0;    // index into StepTrace::kinds
+  std::uint32_t kind = 0;    // index into Plan::kinds
   std::uint32_t program = 0; // index into StepContext::programs
   std::int64_t position = 0; // inside its loop
   std::int64_t loop_length = 1;
-  std::uint32_t block = 0; // index into StepTrace::blocks
+  std::uint32_t block = 0; // index into Plan::blocks
   [[nodiscard]] bool first_of_loop() const { return position == 0; }
   [[nodiscard]] bool last_of_loop() const { return position + 1 == loop_length; }
 };
@@ -52,8 +52,12 @@ struct StepContext {
   [[nodiscard]] const LayerProgram& program_of(std::size_t layer) const {
     return programs[layers[layer].program];
   }
+  // `kind`: index into Plan::kinds.
+  [[nodiscard]] const LayerKind& kind_at(std::uint32_t kind) const {
+    return scenario.trace.kinds[plan.kinds[kind].kind];
+  }
   [[nodiscard]] const LayerKind& kind_of(std::size_t layer) const {
-    return scenario.trace.kinds[layers[layer].kind];
+    return kind_at(layers[layer].kind);
   }
   // Bytes of one layer's weights of a group in the compute precision, unsharded.
   [[nodiscard]] std::int64_t gathered_bytes(std::size_t layer, std::size_t group) const;

@@ -137,5 +137,45 @@ TEST_CASE("Folding changes no byte with other switches") {
   }
 }
 
+struct Deep {
+  const char* scenario;
+  std::vector<std::string> set;
+  std::int64_t first; // layers
+};
+
+// A loop that is cut is two: each repeats itself, and leaves layers out, on its own. The
+// first loop has 3 dense layers; a cut at 3 is between loops, one at 2 inside the first.
+TEST_CASE("Folding changes no byte where the first layers have fates of their own") {
+  const std::vector<std::string> eager{"model.layers=48", "batch.micro=2"};
+  const std::vector<std::string> windowed{"model.attention.window={tokens: 1024, full_every: 3}",
+                                          "batch.accumulation=8"};
+  for (const Deep& deep :
+       std::vector<Deep>{{"deepseek-v3-gb200", {}, 2},
+                         {"deepseek-v3-gb200", {}, 3},
+                         {"deepseek-v3-gb200", {}, 10},
+                         {"deepseek-v3-gb200", {"batch.accumulation=11"}, 30},
+                         {"deepseek-v3-gb200", {"runtime.schedule=streamed"}, 30},
+                         {"llama-3.1-405b-gb200", windowed, 50},
+                         {"qwen3-30b-a3b-slice-gb200", eager, 20}}) {
+    CAPTURE(deep.scenario);
+    CAPTURE(deep.first);
+    const Scenario scenario = catalogue(deep.scenario, deep.set);
+    PolicySpec offload_first = scenario.policy("remat");
+    offload_first.first = {deep.first, scenario.policy("offload").tensors, {}};
+    PolicySpec remat_first = scenario.policy("offload");
+    remat_first.first = {deep.first, {{"query_proj", Fate::recompute}}, {}};
+    for (const PolicySpec& policy : {offload_first, remat_first}) {
+      RateCache cache;
+      const Simulation folded = simulate(scenario, policy, cache);
+      const Simulation full = simulate(scenario, policy, cache, Folding::off);
+      CHECK(skipped_by(folded).layers);
+      CHECK(difference(run_text_of(folded), run_text_of(full)) == "");
+      const Simulation layered = simulate(scenario, policy, cache, Folding::micro_batches);
+      CHECK(difference(explanation_text_of(scenario, layered),
+                       explanation_text_of(scenario, full)) == "");
+    }
+  }
+}
+
 } // namespace
 } // namespace spillway::testing

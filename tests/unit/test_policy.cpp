@@ -119,7 +119,7 @@ TEST_CASE("Unknown keys and wrong kinds of a policy are reported") {
         "2:1: unknown key 'tensor' in 'p' | did you mean 'tensors'?");
   // A dense model has no such layers.
   CHECK(reports("preset: full\nmoe: {tensors: {mlpwi_0: keep}}\n", small_dense()) ==
-        "2:1: unknown key 'moe' in 'p' | known: dense, preset, tensors");
+        "2:1: unknown key 'moe' in 'p' | known: dense, first, preset, tensors");
   CHECK(reports("preset: full\nmoe: {context: keep}\n") ==
         "2:7: unknown key 'context' in 'moe' | known: tensors");
   CHECK(reports("preset: full\nmoe: keep\n") == "2:6: 'moe' must be a map, not 'keep'");
