@@ -112,10 +112,10 @@ std::vector<Fate> fates_of(const PolicySpec& policy, const LayerKind& kind, bool
   return fates;
 }
 
-std::vector<bool> boundary_of(const LayerKind& kind, const std::vector<Fate>& fates) {
-  std::vector<bool> boundary(fates.size());
-  for (TensorIndex t = 0; t < fates.size(); ++t) {
-    boundary[t] = fates[t] != Fate::recompute || t == kind.input;
+std::vector<bool> boundary_of(const LayerKind& kind, const KindPlan& plan) {
+  std::vector<bool> boundary(plan.tensors.size());
+  for (TensorIndex t = 0; t < plan.tensors.size(); ++t) {
+    boundary[t] = plan.tensors[t].fate != Fate::recompute || t == kind.input;
   }
   return boundary;
 }
@@ -139,20 +139,15 @@ std::vector<std::string> spared_by(const LayerKind& kind, const Closure& closure
   return names;
 }
 
-// Fills in `plan`. `where`: what warnings call its layers, "moe layers".
-void decide_kind(const PolicySpec& policy, const LayerKind& kind, const std::string& where,
-                 KindPlan& plan, std::vector<std::string>& warnings) {
-  std::vector<std::string> listed; // the name by which the policy decided, if any
-  const std::vector<Fate> fates = fates_of(policy, kind, plan.first, listed);
-  const std::vector<bool> boundary = boundary_of(kind, fates);
-  const Closure closure = close_over(kind, boundary);
-
-  plan.rerun = closure.rerun;
-  plan.unchecked = kind.checkpointed && policy.preset == Preset::none;
-  for (TensorIndex t = 0; t < fates.size(); ++t) {
+// Gives every decision of `plan` its reason; `listed`: the name by which the policy decided.
+void explain_kind(const PolicySpec& policy, const LayerKind& kind, const std::string& where,
+                  const std::vector<std::string>& listed, KindPlan& plan,
+                  std::vector<std::string>& warnings) {
+  const Closure closure{{}, plan.rerun};
+  const std::vector<bool> boundary = boundary_of(kind, plan);
+  for (TensorIndex t = 0; t < plan.tensors.size(); ++t) {
     const Tensor& tensor = kind.tensors[t];
-    TensorDecision decision{fates[t], closure.needed[t], {}};
-    plan.unchecked = plan.unchecked && (listed[t].empty() || decision.fate == Fate::keep);
+    TensorDecision& decision = plan.tensors[t];
     if (!decision.needed) {
       decision.reason = "backward does not need it";
       if (!listed[t].empty() && decision.fate != Fate::recompute) {
@@ -174,10 +169,22 @@ void decide_kind(const PolicySpec& policy, const LayerKind& kind, const std::str
                         listed[t], fate_name(decision.fate), where));
       }
     }
-    plan.kept += decision.kept() ? tensor.bytes : Bytes{};
-    plan.offloaded += decision.offloaded() ? tensor.bytes : Bytes{};
-    plan.tensors.push_back(std::move(decision));
   }
+}
+
+// Fills in `plan`. `where`: what warnings call its layers, "moe layers".
+void decide_kind(const PolicySpec& policy, const LayerKind& kind, const std::string& where,
+                 KindPlan& plan, std::vector<std::string>& warnings) {
+  std::vector<std::string> listed; // the name by which the policy decided, if any
+  KindPlan decided = plan_for(kind, fates_of(policy, kind, plan.first, listed));
+  decided.kind = plan.kind;
+  decided.first = plan.first;
+  plan = std::move(decided);
+  plan.unchecked = kind.checkpointed && policy.preset == Preset::none;
+  for (TensorIndex t = 0; t < plan.tensors.size(); ++t) {
+    plan.unchecked = plan.unchecked && (listed[t].empty() || plan.tensors[t].fate == Fate::keep);
+  }
+  explain_kind(policy, kind, where, listed, plan, warnings);
 }
 
 // Layers of a block that are all among the first ones, or all after them.
@@ -361,6 +368,23 @@ std::string where_text(const Plan& plan, const StepTrace& trace, std::size_t kin
     return {};
   }
   return fmt::format(" {} the first {}", own.first ? "among" : "after", plan.first_layers);
+}
+
+KindPlan plan_for(const LayerKind& kind, const std::vector<Fate>& fates) {
+  KindPlan plan;
+  plan.tensors.resize(fates.size());
+  for (TensorIndex t = 0; t < fates.size(); ++t) {
+    plan.tensors[t].fate = fates[t];
+  }
+  const Closure closure = close_over(kind, boundary_of(kind, plan));
+  plan.rerun = closure.rerun;
+  for (TensorIndex t = 0; t < fates.size(); ++t) {
+    TensorDecision& decision = plan.tensors[t];
+    decision.needed = closure.needed[t];
+    plan.kept += decision.kept() ? kind.tensors[t].bytes : Bytes{};
+    plan.offloaded += decision.offloaded() ? kind.tensors[t].bytes : Bytes{};
+  }
+  return plan;
 }
 
 Plan decide(const PolicySpec& policy, const StepTrace& trace, const FrameworkSpec& framework) {

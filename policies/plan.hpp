@@ -51,6 +51,9 @@ struct Plan {
 // have the same plan. `kind`: index into Plan::kinds.
 [[nodiscard]] std::string where_text(const Plan& plan, const StepTrace& trace, std::size_t kind);
 
+// What follows from `fates` (by TensorIndex) in layers of this kind, without reasons.
+[[nodiscard]] KindPlan plan_for(const LayerKind& kind, const std::vector<Fate>& fates);
+
 [[nodiscard]] Plan decide(const PolicySpec& policy, const StepTrace& trace,
                           const FrameworkSpec& framework);
 

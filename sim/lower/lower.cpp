@@ -126,25 +126,15 @@ std::int64_t StepContext::gathered_bytes(std::size_t layer, std::size_t group) c
   return kind_of(layer).parameters[group] * bytes_per_element(scenario.precision.compute);
 }
 
-// Seen in compiled steps: dense layers late, expert layers early, and the other way
-// round when the loop is rotated around offloaded tensors; without checkpoint
-// neither the logits' gradient nor the embedding's table is held.
 HeadGradient StepContext::head_gradient() const {
-  if (scenario.runtime.head_gradient != HeadGradient::automatic) {
-    return scenario.runtime.head_gradient;
-  }
   bool offloads = false;
   for (const KindPlan& kind : plan.kinds) {
-    if (kind.unchecked) {
+    if (kind.unchecked && scenario.runtime.head_gradient == HeadGradient::automatic) {
       return HeadGradient::automatic;
     }
     offloads = offloads || kind.offloaded.count() > 0;
   }
-  if (scenario.batch.loss_chunks > 1) { // logits of all tokens are never there
-    return HeadGradient::early;
-  }
-  const bool rotated = offloads && scenario.runtime.rotated;
-  return (scenario.model.experts > 0) == rotated ? HeadGradient::late : HeadGradient::early;
+  return resolve_head_gradient(scenario, offloads);
 }
 
 std::int64_t StepContext::logit_gradient() const {
@@ -224,6 +214,20 @@ double StepContext::tied_shard() const {
 double StepContext::shard_parameters(std::size_t layer, std::size_t group) const {
   return static_cast<double>(kind_of(layer).parameters[group]) /
          static_cast<double>(shard_group(group).size);
+}
+
+// Seen in compiled steps: dense layers late, expert layers early, and the other way
+// round when the loop is rotated around offloaded tensors; without checkpoint
+// neither the logits' gradient nor the embedding's table is held.
+HeadGradient resolve_head_gradient(const Scenario& scenario, bool offloads) {
+  if (scenario.runtime.head_gradient != HeadGradient::automatic) {
+    return scenario.runtime.head_gradient;
+  }
+  if (scenario.batch.loss_chunks > 1) { // logits of all tokens are never there
+    return HeadGradient::early;
+  }
+  const bool rotated = offloads && scenario.runtime.rotated;
+  return (scenario.model.experts > 0) == rotated ? HeadGradient::late : HeadGradient::early;
 }
 
 Lowered lower(const Scenario& scenario, const Plan& plan, RateCache& cache,

@@ -49,7 +49,16 @@ void price_pools(const Scenario& scenario, const Device& device, Lowered& lowere
   }
 }
 
-// What one copy reaches at most, however free the link is.
+void price_copy(const Device& device, PriceOf of, CopySchedule schedule, TaskGraph& graph,
+                TaskId task, Changes& changes) {
+  const bool to_host = of == PriceOf::store || of == PriceOf::peeled_store;
+  const Coefficient& latency = to_host ? device.d2h_latency : device.h2d_latency;
+  changes.set(graph.tasks[task].fixed_time, to_sim_time(Seconds{latency.value}));
+  changes.set(graph.tasks[task].rate_limit, copy_limit(device, of, schedule));
+}
+
+} // namespace
+
 double copy_limit(const Device& device, PriceOf of, CopySchedule schedule) {
   if (of == PriceOf::peeled_store || of == PriceOf::peeled_reload) {
     return device.peeled_copy_rate.value;
@@ -60,16 +69,6 @@ double copy_limit(const Device& device, PriceOf of, CopySchedule schedule) {
   }
   return std::numeric_limits<double>::infinity();
 }
-
-void price_copy(const Device& device, PriceOf of, CopySchedule schedule, TaskGraph& graph,
-                TaskId task, Changes& changes) {
-  const bool to_host = of == PriceOf::store || of == PriceOf::peeled_store;
-  const Coefficient& latency = to_host ? device.d2h_latency : device.h2d_latency;
-  changes.set(graph.tasks[task].fixed_time, to_sim_time(Seconds{latency.value}));
-  changes.set(graph.tasks[task].rate_limit, copy_limit(device, of, schedule));
-}
-
-} // namespace
 
 std::vector<Use> collective_uses(const CollectiveCost& cost, const RankResources& resources,
                                  ResourceId cpu_memory) {

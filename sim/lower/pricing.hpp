@@ -14,6 +14,9 @@ namespace spillway {
                                                const RankResources& resources,
                                                ResourceId cpu_memory);
 
+// What one copy reaches at most, however free the link is; bytes/s. `of`: a store or reload.
+[[nodiscard]] double copy_limit(const Device& device, PriceOf of, CopySchedule schedule);
+
 // `cost` is of the device and job that the step was lowered for, up to its
 // coefficients. Returns false when no price changed.
 bool price(const Scenario& scenario, const CostModel& cost, Lowered& lowered);

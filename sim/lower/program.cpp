@@ -188,15 +188,6 @@ void make_forward(const LayerKind& kind, const KindPlan& plan, HbmOwner output_o
   }
 }
 
-// The order of backward. Every operation comes after what must be re-run for it.
-struct BackwardOrder {
-  struct Item {
-    bool rerun = false;
-    std::uint32_t index = 0; // into LayerKind::ops or ::backward
-  };
-  std::vector<Item> items;
-};
-
 // Whether no other re-run needs what this one writes.
 bool only_backward_reads(const LayerKind& kind, const KindPlan& plan, const Op& op) {
   const auto reads_its_output = [&](OpIndex other) {
@@ -218,8 +209,21 @@ bool is_free_rerun(const LayerKind& kind, const KindPlan& plan, const Op& op, bo
   return compiled && op.fuses_into_backward && at_hand && only_backward_reads(kind, plan, op);
 }
 
-BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan, bool compiled) {
-  BackwardOrder order;
+bool is_rerun(const LayerKind& kind, const KindPlan& plan, TensorIndex t) {
+  return t != kind.input && !plan.tensors[t].saved();
+}
+
+} // namespace
+
+std::vector<BackwardItem> backward_order(const LayerKind& kind, const KindPlan& plan,
+                                         bool compiled) {
+  std::vector<BackwardItem> order;
+  const auto add_rerun = [&](OpIndex op) {
+    order.push_back({.rerun = true,
+                     .free = is_free_rerun(kind, plan, kind.ops[op], compiled),
+                     .after_rerun = false,
+                     .index = op});
+  };
   std::vector<bool> done(kind.ops.size(), false);
   std::vector<bool> rerun(kind.ops.size(), false);
   for (const OpIndex op : plan.rerun) {
@@ -230,7 +234,7 @@ BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan, bool c
       // Cheap ones come where they are needed.
       if (!kind.ops[op].fuses_into_backward || !only_backward_reads(kind, plan, kind.ops[op])) {
         done[op] = true;
-        order.items.push_back({true, op});
+        add_rerun(op);
       }
     }
   }
@@ -255,9 +259,12 @@ BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan, bool c
     }
     std::sort(batch.begin(), batch.end());
     for (const OpIndex op : batch) {
-      order.items.push_back({true, op});
+      add_rerun(op);
     }
-    order.items.push_back({false, b});
+    const std::vector<TensorIndex>& needs = kind.backward[b].needs;
+    const bool after_rerun = std::any_of(needs.begin(), needs.end(),
+                                         [&](TensorIndex t) { return is_rerun(kind, plan, t); });
+    order.push_back({.rerun = false, .free = false, .after_rerun = after_rerun, .index = b});
   };
   for (const bool late : {false, true}) { // late: weight gradients of a compiled loop
     for (std::uint32_t b = 0; b < kind.backward.size(); ++b) {
@@ -268,6 +275,8 @@ BackwardOrder order_backward(const LayerKind& kind, const KindPlan& plan, bool c
   }
   return order;
 }
+
+namespace {
 
 // Values and gradients of backward: who wrote them, who reads them last.
 class BackwardLiveness {
@@ -388,37 +397,28 @@ private:
   std::vector<bool> gradient_shared_; // its bytes are counted for another tensor
 };
 
-bool is_rerun(const LayerKind& kind, const KindPlan& plan, TensorIndex t) {
-  return t != kind.input && !plan.tensors[t].saved();
-}
-
-ProgramStep rerun_step(const LayerKind& kind, const KindPlan& plan, OpIndex index, bool compiled,
-                       std::vector<Work>& works) {
-  const Op& op = kind.ops[index];
-  return make_step(op.name, Phase::recompute,
-                   is_free_rerun(kind, plan, op, compiled) ? Work{} : op.work, works);
-}
-
-ProgramStep gradient_step(const LayerKind& kind, const KindPlan& plan, std::uint32_t index,
+ProgramStep backward_step(const LayerKind& kind, const BackwardItem& item,
                           std::vector<Work>& works) {
-  const BackwardOp& op = kind.backward[index];
-  const bool after_rerun = std::any_of(op.needs.begin(), op.needs.end(),
-                                       [&](TensorIndex t) { return is_rerun(kind, plan, t); });
-  return make_step(op.name, Phase::backward, after_rerun ? op.work_after_rerun : op.work, works);
+  if (item.rerun) {
+    const Op& op = kind.ops[item.index];
+    return make_step(op.name, Phase::recompute, item.free ? Work{} : op.work, works);
+  }
+  const BackwardOp& op = kind.backward[item.index];
+  return make_step(op.name, Phase::backward, item.after_rerun ? op.work_after_rerun : op.work,
+                   works);
 }
 
 void make_backward(const LayerKind& kind, const KindPlan& plan, const FrameworkSpec& framework,
                    std::vector<Work>& works, LayerProgram& program) {
   std::vector<ProgramStep>& steps = program.backward;
-  const BackwardOrder order = order_backward(kind, plan, framework.compiled_order);
-  for (const BackwardOrder::Item& item : order.items) {
-    steps.push_back(item.rerun ? rerun_step(kind, plan, item.index, framework.compiled_order, works)
-                               : gradient_step(kind, plan, item.index, works));
+  const std::vector<BackwardItem> order = backward_order(kind, plan, framework.compiled_order);
+  for (const BackwardItem& item : order) {
+    steps.push_back(backward_step(kind, item, works));
   }
   WeightMarks marks(kind);
   BackwardLiveness liveness(kind, plan, framework, program);
-  for (std::uint32_t step = 0; step < order.items.size(); ++step) {
-    const BackwardOrder::Item& item = order.items[step];
+  for (std::uint32_t step = 0; step < order.size(); ++step) {
+    const BackwardItem& item = order[step];
     if (item.rerun) {
       const Op& op = kind.ops[item.index];
       marks.use(steps, op.weights, item.index, step);

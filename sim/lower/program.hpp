@@ -66,6 +66,19 @@ struct LayerProgram {
   [[nodiscard]] bool uses_weights(bool backward_pass, std::size_t group) const;
 };
 
+// One operation of a layer's backward.
+struct BackwardItem {
+  bool rerun = false;       // of a forward operation
+  bool free = false;        // re-run in passing, by its own backward: takes no time
+  bool after_rerun = false; // a gradient whose operands had to be re-run
+  std::uint32_t index = 0;  // into LayerKind::ops or ::backward
+};
+
+// In the order in which they are issued: each comes after what must be re-run for it.
+// `compiled`: FrameworkSpec::compiled_order.
+[[nodiscard]] std::vector<BackwardItem> backward_order(const LayerKind& kind, const KindPlan& plan,
+                                                       bool compiled);
+
 // The program of one kind of layer under its plan. `output_owner` is who holds
 // the layer's output (the next layer's input). Appends to `works`.
 [[nodiscard]] LayerProgram make_program(const LayerKind& kind, const KindPlan& plan,

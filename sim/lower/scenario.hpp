@@ -83,6 +83,9 @@ struct Scenario {
   [[nodiscard]] const PolicySpec& policy(const std::string& policy_name) const;
 };
 
+// Where every layer has a checkpoint: early or late. `offloads`: whether the policy does.
+[[nodiscard]] HeadGradient resolve_head_gradient(const Scenario& scenario, bool offloads);
+
 // Whether balanced routing can spread a micro-batch evenly over a GPU's experts.
 [[nodiscard]] bool routes_evenly(const ModelSpec& model, const ParallelPlan& plan,
                                  const BatchSpec& batch);

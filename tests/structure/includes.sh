@@ -18,7 +18,8 @@ BEGIN {
   allowed["sim/analysis"] = "sim/base sim/engine sim/analysis"
   allowed["results"] = "sim/base sim/engine sim/graph_file hw_models hw_models/calibration" \
                        " workloads policies sim/lower sim/analysis results"
-  allowed["sim/cli"] = allowed["results"] " sim/cli"
+  allowed["results/planning"] = allowed["results"] " results/planning"
+  allowed["sim/cli"] = allowed["results/planning"] " sim/cli"
 }
 function folder_of(path) {
   return sub(/\/[^\/]*$/, "", path) ? path : ""

@@ -1,0 +1,226 @@
+#include "results/planning/policy_space.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace spillway {
+namespace {
+
+constexpr std::size_t most_names = 30; // bits of a set
+
+bool knows(const FrameworkSpec& framework, const std::string& name) {
+  const std::vector<std::string>& known = framework.policy_names;
+  return known.empty() || std::find(known.begin(), known.end(), name) != known.end();
+}
+
+// The most specific name that the framework knows, if any.
+const std::string* chosen_name(const Tensor& tensor, const FrameworkSpec& framework) {
+  const auto found = std::find_if(tensor.policy_names.begin(), tensor.policy_names.end(),
+                                  [&](const std::string& name) { return knows(framework, name); });
+  return found == tensor.policy_names.end() ? nullptr : &*found;
+}
+
+std::optional<Fate> pin_of(const Pins& pins, const std::string& kind, const std::string& name) {
+  const auto special = pins.find(kind + "." + name);
+  const auto found = special == pins.end() ? pins.find(name) : special;
+  return found == pins.end() ? std::nullopt : std::optional(found->second);
+}
+
+} // namespace
+
+GroupSpace::GroupSpace(const Scenario& scenario, const StepBound::Group& group, const Pins& pins)
+    : kind_(group.name) {
+  std::vector<std::int64_t> layers(scenario.trace.kinds.size(), 0);
+  for (const LayerBlock& block : scenario.trace.blocks) {
+    for (std::int64_t position = 0; position < block.layers; ++position) {
+      ++layers[block.kind_of(position)];
+    }
+  }
+  for (const std::uint32_t index : group.kinds) {
+    const LayerKind& kind = scenario.trace.kinds[index];
+    kinds_.push_back(&kind);
+    std::vector<std::size_t>& name_of = name_of_.emplace_back();
+    for (TensorIndex t = 0; t < kind.tensors.size(); ++t) {
+      const std::string* name = chosen_name(kind.tensors[t], scenario.framework);
+      const auto at =
+          name == nullptr ? names_.end() : std::find(names_.begin(), names_.end(), *name);
+      const auto position = static_cast<std::size_t>(at - names_.begin());
+      if (name != nullptr && at == names_.end()) {
+        names_.push_back(*name);
+        bytes_.push_back(0);
+        pinned_.push_back(pin_of(pins, kind_, *name));
+      }
+      name_of.push_back(name == nullptr ? most_names : position);
+      if (name != nullptr) {
+        bytes_[position] += layers[index] * kind.tensors[t].bytes.count();
+        always_saved_ |= t == kind.input ? 1U << position : 0U;
+      }
+    }
+  }
+  const auto free =
+      static_cast<std::size_t>(std::count(pinned_.begin(), pinned_.end(), std::nullopt));
+  if (names_.size() > most_names || free > most_free_names + 1) {
+    throw InputError(fmt::format("{} layers have {} tensors to choose for, more than {}", kind_,
+                                 free, most_free_names),
+                     "say what becomes of some of them with --pin NAME=keep|recompute|offload");
+  }
+}
+
+double GroupSpace::policies() const {
+  double count = 1;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    count *= pinned_[i] ? 1 : (always_saved_ >> i & 1U) != 0 ? 2 : 3;
+  }
+  return count;
+}
+
+bool GroupSpace::all_used(std::uint32_t saved, const KindPlan& plan) const {
+  std::uint32_t used = always_saved_;
+  for (TensorIndex t = 0; t < plan.tensors.size(); ++t) {
+    if (plan.tensors[t].needed && name_of_.front()[t] < most_names) {
+      used |= 1U << name_of_.front()[t];
+    }
+  }
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    used |= pinned_[i] ? 1U << i : 0U;
+  }
+  return (saved & ~used) == 0;
+}
+
+std::vector<std::uint32_t> GroupSpace::saved_sets() const {
+  std::uint32_t fixed = always_saved_;
+  std::vector<std::uint32_t> free;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    const std::uint32_t bit = 1U << i;
+    if (pinned_[i]) {
+      fixed |= *pinned_[i] == Fate::recompute ? 0U : bit;
+    } else if ((always_saved_ & bit) == 0) {
+      free.push_back(bit);
+    }
+  }
+  std::vector<std::uint32_t> sets;
+  for (std::uint32_t chosen = 0; chosen < 1U << free.size(); ++chosen) {
+    std::uint32_t saved = fixed;
+    for (std::size_t i = 0; i < free.size(); ++i) {
+      saved |= (chosen >> i & 1U) != 0 ? free[i] : 0U;
+    }
+    if (all_used(saved, plans({saved, 0}).front())) {
+      sets.push_back(saved);
+    }
+  }
+  return sets;
+}
+
+std::vector<KindPlan> GroupSpace::plans(GroupChoice choice) const {
+  std::vector<KindPlan> result;
+  for (std::size_t k = 0; k < kinds_.size(); ++k) {
+    std::vector<Fate> fates(kinds_[k]->tensors.size(), Fate::recompute);
+    for (TensorIndex t = 0; t < fates.size(); ++t) {
+      const std::size_t name = name_of_[k][t];
+      if (name < most_names && (choice.saved >> name & 1U) != 0) {
+        fates[t] = (choice.offloaded >> name & 1U) != 0 ? Fate::offload : Fate::keep;
+      }
+    }
+    if (fates[kinds_[k]->input] == Fate::recompute) {
+      fates[kinds_[k]->input] = Fate::keep; // a framework may have no name for it
+    }
+    result.push_back(plan_for(*kinds_[k], fates));
+  }
+  return result;
+}
+
+void GroupSpace::set_fates(GroupChoice choice, std::vector<KindPlan>& plans) const {
+  for (std::size_t k = 0; k < kinds_.size(); ++k) {
+    KindPlan& plan = plans[k];
+    plan.kept = plan.offloaded = Bytes{};
+    for (TensorIndex t = 0; t < plan.tensors.size(); ++t) {
+      TensorDecision& decision = plan.tensors[t];
+      const std::size_t name = name_of_[k][t];
+      if (name < most_names && (choice.saved >> name & 1U) != 0) {
+        decision.fate = (choice.offloaded >> name & 1U) != 0 ? Fate::offload : Fate::keep;
+      }
+      plan.kept += decision.kept() ? kinds_[k]->tensors[t].bytes : Bytes{};
+      plan.offloaded += decision.offloaded() ? kinds_[k]->tensors[t].bytes : Bytes{};
+    }
+  }
+}
+
+std::vector<KindPlan> GroupSpace::nothing_saved() const {
+  std::vector<KindPlan> result;
+  for (const LayerKind* kind : kinds_) {
+    result.push_back(plan_for(*kind, std::vector<Fate>(kind->tensors.size(), Fate::recompute)));
+  }
+  return result;
+}
+
+GroupChoice GroupSpace::choice_of(const PolicySpec& policy, const StepTrace& trace,
+                                  const FrameworkSpec& framework) const {
+  const Plan plan = decide(policy, trace, framework);
+  GroupChoice choice;
+  for (std::size_t k = 0; k < trace.kinds.size(); ++k) {
+    if (trace.kinds[k].name != kind_ || !trace.kinds[k].checkpointed) {
+      continue;
+    }
+    for (TensorIndex t = 0; t < plan.kinds[k].tensors.size(); ++t) {
+      const std::size_t name = name_of_.front()[t];
+      const TensorDecision& decision = plan.kinds[k].tensors[t];
+      if (name < most_names && decision.saved()) {
+        choice.saved |= 1U << name;
+        choice.offloaded |= decision.offloaded() ? 1U << name : 0U;
+      }
+    }
+    break;
+  }
+  return choice;
+}
+
+void GroupSpace::write(GroupChoice choice, PolicySpec& policy) const {
+  auto& fates = policy.by_kind[kind_];
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if ((choice.saved >> i & 1U) != 0) {
+      fates[names_[i]] = (choice.offloaded >> i & 1U) != 0 ? Fate::offload : Fate::keep;
+    }
+  }
+  // A less specific name that is saved for another tensor must not reach these.
+  for (const LayerKind* kind : kinds_) {
+    for (const Tensor& tensor : kind->tensors) {
+      for (std::size_t i = 0; i < names_.size(); ++i) {
+        const auto own =
+            std::find(tensor.policy_names.begin(), tensor.policy_names.end(), names_[i]);
+        const bool recomputed =
+            own != tensor.policy_names.end() && fates.find(names_[i]) == fates.end();
+        if (recomputed && std::any_of(own + 1, tensor.policy_names.end(), [&](const auto& other) {
+              return fates.find(other) != fates.end();
+            })) {
+          fates[names_[i]] = Fate::recompute;
+        }
+      }
+    }
+  }
+}
+
+void check_pins(const Pins& pins, const std::vector<GroupSpace>& groups) {
+  for (const auto& [pin, fate] : pins) {
+    std::vector<std::string> known;
+    for (const GroupSpace& group : groups) {
+      for (const std::string& name : group.names()) {
+        known.push_back(name);
+        known.push_back(group.kind() + "." + name);
+      }
+    }
+    if (std::find(known.begin(), known.end(), pin) == known.end()) {
+      throw InputError(fmt::format("--pin {}={}: no such tensor", pin, fate_name(fate)),
+                       suggestion(pin, known));
+    }
+    if (fate == Fate::recompute && pin.ends_with("decoder_layer_input")) {
+      throw InputError(
+          fmt::format("--pin {}={}: a layer is recomputed from it", pin, fate_name(fate)),
+          "keep or offload it");
+    }
+  }
+}
+
+} // namespace spillway

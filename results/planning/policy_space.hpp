@@ -1,0 +1,72 @@
+// Every policy that a search may choose: a fate for each name in each kind of layer.
+//
+// A name stands for the tensors that carry it; a tensor that has several is chosen by the
+// most specific one that the framework knows. Kinds of one name (windowed layers) are
+// treated alike.
+#pragma once
+
+#include "policies/plan.hpp"
+#include "sim/lower/scenario.hpp"
+#include "sim/lower/step_bound.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+// "query_proj" or "moe.query_proj" to a fate that the search has to keep.
+using Pins = std::map<std::string, Fate, std::less<>>;
+
+// Fates of one group's names: bit i of `saved` is name i, `offloaded` is part of it.
+struct GroupChoice {
+  std::uint32_t saved = 0, offloaded = 0;
+  auto operator<=>(const GroupChoice&) const = default;
+};
+using Choice = std::vector<GroupChoice>; // by group
+
+class GroupSpace {
+public:
+  // Names beyond these would be too many sets to look at one by one.
+  static constexpr std::size_t most_free_names = 20;
+
+  GroupSpace(const Scenario& scenario, const StepBound::Group& group, const Pins& pins);
+
+  [[nodiscard]] const std::string& kind() const { return kind_; }
+  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+  [[nodiscard]] std::optional<Fate> pinned(std::size_t name) const { return pinned_[name]; }
+  // Policies that differ in what is asked for, as a number.
+  [[nodiscard]] double policies() const;
+  // What is saved, all of it used: without names that backward does not need when the
+  // others are saved. Pinned ones are as they are pinned.
+  [[nodiscard]] std::vector<std::uint32_t> saved_sets() const;
+
+  [[nodiscard]] std::vector<KindPlan> plans(GroupChoice choice) const; // by kind of the group
+  // Lets plans of `choice`'s saved set offload what it offloads and keep the rest.
+  void set_fates(GroupChoice choice, std::vector<KindPlan>& plans) const;
+  // Plans that save not even the layer's input: what no policy can be faster than.
+  [[nodiscard]] std::vector<KindPlan> nothing_saved() const;
+  // Bytes of each name, all layers and one micro-batch.
+  [[nodiscard]] const std::vector<std::int64_t>& bytes() const { return bytes_; }
+  [[nodiscard]] GroupChoice choice_of(const PolicySpec& policy, const StepTrace& trace,
+                                      const FrameworkSpec& framework) const;
+  void write(GroupChoice choice, PolicySpec& policy) const; // into by_kind
+
+private:
+  [[nodiscard]] bool all_used(std::uint32_t saved, const KindPlan& plan) const;
+
+  std::string kind_;
+  std::vector<const LayerKind*> kinds_;
+  std::vector<std::string> names_;
+  std::vector<std::optional<Fate>> pinned_;
+  std::vector<std::int64_t> bytes_;
+  std::vector<std::vector<std::size_t>> name_of_; // by kind, by tensor; names_.size() = none
+  std::uint32_t always_saved_ = 0;                // the layer's input
+};
+
+// Throws InputError for a pin that names nothing, or what cannot be.
+void check_pins(const Pins& pins, const std::vector<GroupSpace>& groups);
+
+} // namespace spillway

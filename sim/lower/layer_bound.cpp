@@ -1,0 +1,505 @@
+#include "sim/lower/layer_bound.hpp"
+
+#include "sim/lower/pricing.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace spillway {
+namespace {
+
+// Seconds of one copy that shares only with the same copy of the CPU's other ranks.
+double copy_time(const Scenario& scenario, PriceOf of, std::int64_t bytes) {
+  const Device& device = scenario.device;
+  const bool to_host = of == PriceOf::store || of == PriceOf::peeled_store;
+  const double pool = device.host_pool_rate.value / static_cast<double>(ranks_per_cpu(scenario));
+  double rate = std::min({to_host ? device.d2h_rate.value : device.h2d_rate.value,
+                          copy_limit(device, of, scenario.runtime.schedule), pool});
+  if (device.duplex_rate) {
+    rate = std::min(rate, device.duplex_rate->value);
+  }
+  return (to_host ? device.d2h_latency.value : device.h2d_latency.value) +
+         static_cast<double>(bytes) / rate;
+}
+
+CopySchedule places_of(const RuntimeSpec& runtime) {
+  if (runtime.schedule != CopySchedule::serialized) {
+    return runtime.schedule;
+  }
+  return runtime.rotated ? CopySchedule::pipelined : CopySchedule::loop_bound;
+}
+
+} // namespace
+
+std::int64_t ranks_per_cpu(const Scenario& scenario) {
+  return std::min(scenario.device.gpus_per_cpu, scenario.parallel.gpus);
+}
+
+CollectiveTime solo_collective(const CostModel& cost, const Work& work, std::int64_t ranks) {
+  const CollectiveCost c = cost.collective(work);
+  if (c.amount == 0) {
+    return {};
+  }
+  const Device& d = cost.device();
+  const double link = c.amount * c.scale_up_weight / d.scale_up_rate.value;
+  double slowest = std::max(
+      {link, c.amount * c.scale_out_weight / d.scale_out_rate.value,
+       c.amount * c.host_weight * static_cast<double>(ranks) / d.host_pool_rate.value,
+       c.amount * c.link_weight / d.d2h_rate.value, c.amount * c.link_weight / d.h2d_rate.value});
+  if (d.duplex_rate) {
+    slowest = std::max(slowest, 2 * c.amount * c.link_weight / d.duplex_rate->value);
+  }
+  return {c.latency.count() + slowest, link};
+}
+
+double WeightTraffic::end_of(double start, double alone, double Piece::*share) const {
+  double now = start;
+  for (const Piece& piece : pieces_) {
+    if (piece.to <= now) {
+      continue;
+    }
+    const double before = std::max(0.0, piece.from - now);
+    if (alone <= before) {
+      break;
+    }
+    alone -= before;
+    now += before;
+    const double done = (piece.to - now) * (piece.*share);
+    if (alone <= done) {
+      return now + alone / (piece.*share);
+    }
+    alone -= done;
+    now = piece.to;
+  }
+  return now + alone;
+}
+
+namespace {
+
+// What a flow's unit takes from what it shares, as the ranks of a CPU do it together.
+struct Loads {
+  double scale_up = 0, scale_out = 0, pool = 0, d2h = 0, h2d = 0, duplex = 0;
+};
+constexpr std::array load_members{&Loads::scale_up, &Loads::scale_out, &Loads::pool,
+                                  &Loads::d2h,      &Loads::h2d,       &Loads::duplex};
+
+Loads loads_of(const CollectiveCost& cost) {
+  return {cost.scale_up_weight, cost.scale_out_weight, cost.host_weight,
+          cost.link_weight,     cost.link_weight,      2 * cost.link_weight};
+}
+
+Loads capacities(const Scenario& scenario) {
+  const Device& d = scenario.device;
+  const double none = std::numeric_limits<double>::infinity();
+  return {d.scale_up_rate.value,
+          d.scale_out_rate.value,
+          d.host_pool_rate.value / static_cast<double>(ranks_per_cpu(scenario)),
+          d.d2h_rate.value,
+          d.h2d_rate.value,
+          d.duplex_rate ? d.duplex_rate->value : none};
+}
+
+double fastest(const Loads& loads, const Loads& capacity) {
+  double rate = std::numeric_limits<double>::infinity();
+  for (const auto member : load_members) {
+    if (loads.*member > 0) {
+      rate = std::min(rate, capacity.*member / (loads.*member));
+    }
+  }
+  return rate;
+}
+
+Loads operator+(Loads one, const Loads& other) {
+  for (const auto member : load_members) {
+    one.*member += other.*member;
+  }
+  return one;
+}
+
+Loads times(Loads loads, double rate) {
+  for (const auto member : load_members) {
+    loads.*member *= rate;
+  }
+  return loads;
+}
+
+// The rate that is left beside flows that use `taken`, as a share of the rate alone.
+double share_beside(const Loads& loads, double limit, const Loads& taken, const Loads& capacity) {
+  Loads left = capacity;
+  for (const auto member : load_members) {
+    left.*member -= taken.*member;
+  }
+  const double share =
+      std::min(limit, fastest(loads, left)) / std::min(limit, fastest(loads, capacity));
+  return std::isfinite(share) ? std::clamp(share, 1e-3, 1.0) : 1.0;
+}
+
+// What max-min fairness leaves to a flow at least while others of `beside` run.
+double least_rate(const Loads& loads, const Loads& beside, const Loads& capacity) {
+  double rate = std::numeric_limits<double>::infinity();
+  for (const auto member : load_members) {
+    if (loads.*member > 0) {
+      rate = std::min(rate, capacity.*member / (loads.*member + beside.*member));
+    }
+  }
+  return rate;
+}
+
+} // namespace
+
+// A gather has at least what fairness leaves to it when an exchange, a store and a reload
+// run beside it, and none of these has more than what the gather then leaves.
+WeightTraffic::WeightTraffic(const Scenario& scenario, const LayerKind& kind, const CostModel& cost,
+                             bool backward) {
+  if (!scenario.runtime.overlap_collectives) {
+    return;
+  }
+  const Loads capacity = capacities(scenario);
+  Loads exchange;
+  for (const Op& op : kind.ops) {
+    if (op.work.kind == WorkKind::all_to_all) {
+      exchange = loads_of(cost.collective(op.work));
+    }
+  }
+  const Loads store{0, 0, 1, 1, 0, 1};
+  const Loads reload{0, 0, 1, 0, 1, 1};
+  const CopySchedule schedule = scenario.runtime.schedule;
+  const double store_limit = copy_limit(scenario.device, PriceOf::store, schedule);
+  const double reload_limit = copy_limit(scenario.device, PriceOf::reload, schedule);
+  const double no_limit = std::numeric_limits<double>::infinity();
+  double now = 0;
+  for (std::size_t g = 0; g < weight_group_count; ++g) {
+    Piece piece{0, 0, 0, 0, 0};
+    Work work;
+    work.bytes = Bytes{kind.parameters[g] * bytes_per_element(scenario.precision.compute)};
+    work.group = scenario.trace.shard_group[g];
+    for (const WorkKind what : {WorkKind::reduce_scatter, WorkKind::all_gather}) {
+      work.kind = what;
+      const CollectiveCost c = cost.collective(work);
+      if (c.amount == 0 || (what == WorkKind::reduce_scatter && !backward)) {
+        continue;
+      }
+      const Loads own = loads_of(c);
+      const Loads taken = times(own, least_rate(own, exchange + store + reload, capacity));
+      const auto share = [&](double& place, const Loads& loads, double limit) {
+        place = std::max(place, share_beside(loads, limit, taken, capacity));
+      };
+      share(piece.exchange, exchange, no_limit);
+      share(piece.store, store, store_limit);
+      share(piece.reload, reload, reload_limit);
+      if (what == WorkKind::all_gather) {
+        piece.from = now + c.latency.count();
+        piece.to = now = piece.from + c.amount / fastest(own, capacity);
+      }
+    }
+    if (piece.to > piece.from) {
+      pieces_.push_back(piece);
+    }
+  }
+}
+
+LayerBound::LayerBound(const Scenario& scenario, std::uint32_t kind, CostModel cost)
+    : kind_(&scenario.trace.kinds[kind]), cost_(std::move(cost)),
+      places_(places_of(scenario.runtime)),
+      serialized_(scenario.runtime.schedule == CopySchedule::serialized),
+      exposed_collectives_(!scenario.runtime.overlap_collectives),
+      reload_at_top_above_(scenario.framework.reload_at_top_above.value) {
+  cost_.set_speed(1);
+  forward_traffic_ = WeightTraffic(scenario, *kind_, cost_, false);
+  backward_traffic_ = WeightTraffic(scenario, *kind_, cost_, true);
+  const std::int64_t ranks = ranks_per_cpu(scenario);
+  for (const Op& op : kind_->ops) {
+    forward_.push_back(kernel_of(op.work, ranks));
+  }
+  for (const BackwardOp& op : kind_->backward) {
+    backward_.push_back(kernel_of(op.work, ranks));
+    backward_after_rerun_.push_back(kernel_of(op.work_after_rerun, ranks));
+  }
+  for (const Tensor& tensor : kind_->tensors) {
+    const auto time = [&](PriceOf of) { return copy_time(scenario, of, tensor.bytes.count()); };
+    copies_.push_back({time(PriceOf::store), time(PriceOf::reload), time(PriceOf::peeled_store),
+                       time(PriceOf::peeled_reload)});
+    Work save;
+    save.kind = WorkKind::memory;
+    save.bytes = Bytes{static_cast<std::int64_t>(scenario.framework.saved_write.value *
+                                                 static_cast<double>(tensor.bytes.count()))};
+    const bool written = kind_->checkpointed && save.bytes.count() > 0;
+    save_.push_back(written ? cost_.kernel_time(save).count() : 0.0);
+  }
+}
+
+LayerBound::Kernel LayerBound::kernel_of(const Work& work, std::int64_t ranks) const {
+  Kernel kernel;
+  kernel.kind = work.kind;
+  if (work.is_collective()) {
+    const CollectiveTime time = solo_collective(cost_, work, ranks);
+    kernel.time.fixed = time.total;
+    kernel.link = time.link;
+    return kernel;
+  }
+  const bool scales = work.kind == WorkKind::matmul || work.kind == WorkKind::attention;
+  (scales ? kernel.time.scaled : kernel.time.fixed) = cost_.kernel_time(work).count();
+  kernel.flops = work.kind == WorkKind::matmul ? work.flops().value() : 0;
+  return kernel;
+}
+
+// In-order lanes, each free from its time on.
+struct LayerBound::Lanes {
+  double compute = 0, exchange = 0;
+};
+
+double LayerBound::run(Lanes& lanes, const Kernel& kernel, double ready, double speed,
+                       const WeightTraffic& traffic) const {
+  if (kernel.kind == WorkKind::all_to_all && !exposed_collectives_) {
+    return lanes.exchange = traffic.end_of(std::max(lanes.exchange, ready), kernel.time.at(speed),
+                                           &WeightTraffic::Piece::exchange);
+  }
+  return lanes.compute = std::max(lanes.compute, ready) + kernel.time.at(speed);
+}
+
+bool LayerBound::copies_in_layer() const {
+  return places_ == CopySchedule::loop_bound && !serialized_;
+}
+
+double LayerBound::forward_path(const KindPlan& plan, double speed,
+                                const std::vector<double>& stored,
+                                const WeightTraffic& traffic) const {
+  Lanes lanes;
+  std::vector<double> there(kind_->tensors.size(), 0.0);
+  double copied = copies_in_layer() && plan.tensors[kind_->input].offloaded()
+                      ? copies_[kind_->input].store
+                      : 0.0; // end of the copy lane
+  const auto save = [&](TensorIndex t) {
+    if (plan.tensors[t].kept() && save_[t] > 0) {
+      lanes.compute = std::max(lanes.compute, there[t]) + save_[t];
+    }
+  };
+  save(kind_->input);
+  for (OpIndex index = 0; index < kind_->ops.size(); ++index) {
+    const Op& op = kind_->ops[index];
+    double ready = 0;
+    for (const TensorIndex t : op.reads) {
+      ready = std::max(ready, there[t]);
+    }
+    for (const TensorIndex t : op.writes) {
+      ready = std::max(ready, stored.empty() ? 0.0 : stored[t]);
+    }
+    const double end = run(lanes, forward_[index], ready, speed, traffic);
+    for (const TensorIndex t : op.writes) {
+      there[t] = end;
+      if (copies_in_layer() && plan.tensors[t].offloaded()) {
+        copied = std::max(copied, end) + copies_[t].store;
+      }
+    }
+    for (const TensorIndex t : op.writes) {
+      save(t);
+    }
+  }
+  return std::max(lanes.compute, copied);
+}
+
+const LayerBound::Kernel& LayerBound::kernel_of(const BackwardItem& item) const {
+  static const Kernel nothing{};
+  if (item.rerun) {
+    return item.free ? nothing : forward_[item.index];
+  }
+  return item.after_rerun ? backward_after_rerun_[item.index] : backward_[item.index];
+}
+
+LayerBound::BackwardRun LayerBound::run_backward(const std::vector<BackwardItem>& order,
+                                                 double speed, std::vector<double> values,
+                                                 double before_attention,
+                                                 const WeightTraffic& traffic) const {
+  Lanes lanes;
+  BackwardRun result;
+  std::vector<double> gradients(kind_->tensors.size(), 0.0);
+  bool attention_seen = false;
+  for (const BackwardItem& item : order) {
+    const Kernel& kernel = kernel_of(item);
+    double ready = 0;
+    if (item.rerun) {
+      const Op& op = kind_->ops[item.index];
+      for (const TensorIndex t : op.reads) {
+        ready = std::max(ready, values[t]);
+      }
+      const double end = run(lanes, kernel, ready, speed, traffic);
+      for (const TensorIndex t : op.writes) {
+        values[t] = std::max(values[t], end);
+      }
+      continue;
+    }
+    const BackwardOp& op = kind_->backward[item.index];
+    if (kernel.kind == WorkKind::attention && !attention_seen) {
+      attention_seen = true;
+      result.to_attention = lanes.compute;
+      lanes.compute += before_attention;
+    }
+    for (const TensorIndex t : op.needs) {
+      ready = std::max(ready, values[t]);
+    }
+    for (const TensorIndex t : op.gradients_read) {
+      ready = std::max(ready, gradients[t]);
+    }
+    const double end = run(lanes, kernel, ready, speed, traffic);
+    for (const TensorIndex t : op.gradients_written) {
+      gradients[t] = std::max(gradients[t], end);
+    }
+  }
+  result.path = lanes.compute;
+  return result;
+}
+
+namespace {
+
+template <class Kernel>
+void add(KernelSums& sums, const Kernel& kernel) {
+  switch (kernel.kind) {
+  case WorkKind::matmul:
+    sums.matmul_s += kernel.time.scaled;
+    sums.matmul_flops += kernel.flops;
+    break;
+  case WorkKind::attention: sums.attention_s += kernel.time.scaled; break;
+  case WorkKind::memory: sums.memory_s += kernel.time.fixed; break;
+  default: break;
+  }
+}
+
+} // namespace
+
+LayerBound::Backward LayerBound::backward(const std::vector<BackwardItem>& order,
+                                          double speed) const {
+  Backward result;
+  result.order = &order;
+  const std::vector<double> at_hand(kind_->tensors.size(), 0.0);
+  result.alone = run_backward(order, speed, at_hand, 0, {}).path;
+  const BackwardRun beside = run_backward(order, speed, at_hand, 0, backward_traffic_);
+  result.path = beside.path;
+  result.to_attention = beside.to_attention;
+  for (const BackwardItem& item : order) {
+    const Kernel& kernel = kernel_of(item);
+    add(result.kernels, kernel);
+    result.link += kernel.link;
+  }
+  return result;
+}
+
+KernelSums LayerBound::forward_kernels(const KindPlan& plan) const {
+  KernelSums sums;
+  for (const Kernel& kernel : forward_) {
+    add(sums, kernel);
+  }
+  for (TensorIndex t = 0; t < save_.size(); ++t) {
+    sums.memory_s += plan.tensors[t].kept() ? save_[t] : 0.0;
+  }
+  return sums;
+}
+
+double LayerBound::forward_link() const {
+  double sum = 0;
+  for (const Kernel& kernel : forward_) {
+    sum += kernel.link;
+  }
+  return sum;
+}
+
+double LayerBound::store_time(const KindPlan& plan) const {
+  double sum = 0;
+  for (TensorIndex t = 0; t < copies_.size(); ++t) {
+    sum += plan.tensors[t].offloaded() ? copies_[t].store : 0.0;
+  }
+  return sum;
+}
+
+double LayerBound::reload_time(const KindPlan& plan) const {
+  double sum = 0;
+  for (TensorIndex t = 0; t < copies_.size(); ++t) {
+    sum += plan.tensors[t].offloaded() ? copies_[t].reload : 0.0;
+  }
+  return sum;
+}
+
+DirectionBound LayerBound::forward_of(const KindPlan& plan, double speed) const {
+  const double all = store_time(plan);
+  if (places_ == CopySchedule::pipelined && all > 0) {
+    return pipelined_forward(plan, speed);
+  }
+  double alone = forward_path(plan, speed, {}, {});
+  double beside = forward_path(plan, speed, {}, forward_traffic_);
+  if (places_ == CopySchedule::loop_bound && serialized_) {
+    const double busy = forward_kernels(plan).at(speed) + all; // copies may fill gaps
+    alone = std::max(alone, busy);
+    beside = std::max(beside, busy);
+  }
+  return {alone, beside, 0};
+}
+
+// The stores of the layer before begin at the top, in one order or the other (copies.cpp).
+DirectionBound LayerBound::pipelined_forward(const KindPlan& plan, double speed) const {
+  std::vector<TensorIndex> offloaded;
+  double peeled = 0;
+  for (TensorIndex t = 0; t < copies_.size(); ++t) {
+    if (plan.tensors[t].offloaded()) {
+      offloaded.push_back(t);
+      peeled += copies_[t].peeled_store;
+    }
+  }
+  const double first = forward_path(plan, speed, {}, {});
+  if (serialized_) {
+    return {first, first + store_time(plan), peeled};
+  }
+  double ways[2];
+  for (double& way : ways) {
+    std::vector<double> stored(copies_.size(), 0.0);
+    double end = 0;
+    for (const TensorIndex t : offloaded) {
+      end = stored[t] =
+          forward_traffic_.end_of(end, copies_[t].store, &WeightTraffic::Piece::store);
+    }
+    way = std::max(forward_path(plan, speed, stored, forward_traffic_), end);
+    std::reverse(offloaded.begin(), offloaded.end());
+  }
+  return {first, (ways[0] + ways[1]) / 2, peeled - std::abs(ways[0] - ways[1]) / 2};
+}
+
+DirectionBound LayerBound::backward_of(const KindPlan& plan, const Backward& saved,
+                                       double speed) const {
+  const double all = reload_time(plan);
+  if (all == 0 || places_ == CopySchedule::streamed) {
+    return {saved.alone, saved.path, 0};
+  }
+  if (serialized_ && places_ == CopySchedule::loop_bound) {
+    return {saved.alone + all, saved.path + all, 0};
+  }
+  std::vector<double> values(copies_.size(), 0.0);
+  if (places_ == CopySchedule::loop_bound) {
+    for (TensorIndex t = 0; t < copies_.size(); ++t) { // in any order: each for itself
+      values[t] = plan.tensors[t].offloaded() ? copies_[t].reload : 0.0;
+    }
+    const double alone = run_backward(*saved.order, speed, values, 0, {}).path;
+    const double beside = run_backward(*saved.order, speed, values, 0, backward_traffic_).path;
+    return {std::max(alone, all), std::max(beside, all), 0};
+  }
+  double peeled = 0;
+  double names = 0;
+  for (TensorIndex t = 0; t < copies_.size(); ++t) {
+    if (plan.tensors[t].offloaded()) {
+      peeled += copies_[t].peeled_reload;
+      ++names;
+    }
+  }
+  const bool at_top = names > reload_at_top_above_;
+  if (serialized_) {
+    const double busy = saved.kernels.at(speed) + all;
+    const double path =
+        run_backward(*saved.order, speed, values, at_top ? 0 : all, backward_traffic_).path;
+    return {saved.alone, std::max(path, busy), peeled};
+  }
+  const double end = backward_traffic_.end_of(at_top ? 0.0 : saved.to_attention, all,
+                                              &WeightTraffic::Piece::reload);
+  return {saved.alone, std::max(saved.path, end), peeled};
+}
+
+} // namespace spillway
