@@ -69,6 +69,24 @@ GroupSpace::GroupSpace(const Scenario& scenario, const StepBound::Group& group, 
   }
 }
 
+bool GroupSpace::may_be(std::size_t name, Fate fate) const {
+  if (pinned_[name]) {
+    return *pinned_[name] == fate;
+  }
+  return fate != Fate::recompute || (always_saved_ >> name & 1U) == 0;
+}
+
+GroupChoice GroupSpace::least() const {
+  GroupChoice choice{always_saved_, 0};
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (pinned_[i] && *pinned_[i] != Fate::recompute) {
+      choice.saved |= 1U << i;
+      choice.offloaded |= *pinned_[i] == Fate::offload ? 1U << i : 0U;
+    }
+  }
+  return choice;
+}
+
 double GroupSpace::policies() const {
   double count = 1;
   for (std::size_t i = 0; i < names_.size(); ++i) {
@@ -132,15 +150,18 @@ std::vector<KindPlan> GroupSpace::plans(GroupChoice choice) const {
   return result;
 }
 
-void GroupSpace::set_fates(GroupChoice choice, std::vector<KindPlan>& plans) const {
+void GroupSpace::set_fates(std::uint32_t kept, std::uint32_t offloaded,
+                           std::vector<KindPlan>& plans) const {
   for (std::size_t k = 0; k < kinds_.size(); ++k) {
     KindPlan& plan = plans[k];
     plan.kept = plan.offloaded = Bytes{};
     for (TensorIndex t = 0; t < plan.tensors.size(); ++t) {
       TensorDecision& decision = plan.tensors[t];
       const std::size_t name = name_of_[k][t];
-      if (name < most_names && (choice.saved >> name & 1U) != 0) {
-        decision.fate = (choice.offloaded >> name & 1U) != 0 ? Fate::offload : Fate::keep;
+      if (name < most_names) {
+        decision.fate = (offloaded >> name & 1U) != 0 ? Fate::offload
+                        : (kept >> name & 1U) != 0    ? Fate::keep
+                                                      : Fate::recompute;
       }
       plan.kept += decision.kept() ? kinds_[k]->tensors[t].bytes : Bytes{};
       plan.offloaded += decision.offloaded() ? kinds_[k]->tensors[t].bytes : Bytes{};

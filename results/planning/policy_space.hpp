@@ -37,6 +37,8 @@ public:
   [[nodiscard]] const std::string& kind() const { return kind_; }
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
   [[nodiscard]] std::optional<Fate> pinned(std::size_t name) const { return pinned_[name]; }
+  [[nodiscard]] bool may_be(std::size_t name, Fate fate) const;
+  [[nodiscard]] GroupChoice least() const; // saves the layer's input, and what is pinned
   // Policies that differ in what is asked for, as a number.
   [[nodiscard]] double policies() const;
   // What is saved, all of it used: without names that backward does not need when the
@@ -44,8 +46,9 @@ public:
   [[nodiscard]] std::vector<std::uint32_t> saved_sets() const;
 
   [[nodiscard]] std::vector<KindPlan> plans(GroupChoice choice) const; // by kind of the group
-  // Lets plans of `choice`'s saved set offload what it offloads and keep the rest.
-  void set_fates(GroupChoice choice, std::vector<KindPlan>& plans) const;
+  // Lets plans of a saved set offload and keep what `offloaded` and `kept` say; what is
+  // saved and in neither costs nothing.
+  void set_fates(std::uint32_t kept, std::uint32_t offloaded, std::vector<KindPlan>& plans) const;
   // Plans that save not even the layer's input: what no policy can be faster than.
   [[nodiscard]] std::vector<KindPlan> nothing_saved() const;
   // Bytes of each name, all layers and one micro-batch.

@@ -78,60 +78,82 @@ double SettingSearch::step_with(const StepBound::Share& share, const StepBound::
   return bound_->step_time(all);
 }
 
-// The ways to keep or offload the tensors of one saved set, those with most bytes first.
-void SettingSearch::split(std::size_t group, std::uint32_t saved,
-                          const StepBound::Saved& saved_share, const Need& others, double ceiling,
-                          const MemoryLimits& limits, std::vector<Option>& options) {
-  const GroupSpace& space = groups_[group];
-  std::vector<KindPlan> plans = space.plans({saved, saved});
-  const std::int64_t last_layer = bound_->least_last_layer_bytes(group, plans);
-  const std::int64_t room = limits.hbm -
-                            std::min(bound_->fixed_bytes(false), bound_->fixed_bytes(true)) -
-                            others.kept - others.last_layer - last_layer;
-  std::vector<std::size_t> free;
-  std::uint32_t pinned_offload = 0;
-  std::int64_t kept = 0;
-  std::int64_t offloaded = 0;
-  for (std::size_t i = 0; i < space.names().size(); ++i) {
-    if ((saved >> i & 1U) == 0) {
-      continue;
+// The ways to keep or offload the tensors of one saved set. Those with most bytes are decided
+// first; what is not decided yet costs nothing.
+class SettingSearch::Splitter {
+public:
+  Splitter(SettingSearch& search, std::size_t group, std::uint32_t saved,
+           const StepBound::Saved& shared, const Need& others, double ceiling,
+           const MemoryLimits& limits)
+      : search_(search), bound_(*search.bound_), space_(search.groups_[group]), group_(group),
+        saved_(saved), shared_(shared), others_(others), ceiling_(ceiling), most_host_(limits.host),
+        plans_(space_.plans({saved, saved})),
+        last_layer_(bound_.least_last_layer_bytes(group, plans_)),
+        room_(limits.hbm - std::min(bound_.fixed_bytes(false), bound_.fixed_bytes(true)) -
+              others.kept - others.last_layer - last_layer_) {}
+
+  void run(std::vector<Option>& options) {
+    Split start;
+    for (std::size_t i = 0; i < space_.names().size(); ++i) {
+      if ((saved_ >> i & 1U) == 0) {
+        continue;
+      }
+      if (space_.pinned(i)) {
+        start = with(start, i, *space_.pinned(i));
+      } else {
+        free_.push_back(i);
+      }
     }
-    if (!space.pinned(i)) {
-      free.push_back(i);
-    } else if (*space.pinned(i) == Fate::offload) {
-      pinned_offload |= 1U << i;
-      offloaded += space.bytes()[i];
-    } else {
-      kept += space.bytes()[i];
-    }
+    std::sort(free_.begin(), free_.end(), [&](std::size_t one, std::size_t other) {
+      return std::pair(space_.bytes()[other], one) < std::pair(space_.bytes()[one], other);
+    });
+    visit(start, 0, options);
   }
-  std::sort(free.begin(), free.end(), [&](std::size_t one, std::size_t other) {
-    return std::pair(space.bytes()[other], one) < std::pair(space.bytes()[one], other);
-  });
-  const auto visit = [&](const auto& self, std::size_t at, std::uint32_t offload,
-                         std::int64_t kept_bytes, std::int64_t host_bytes) -> void {
-    if (kept_bytes > room || host_bytes > limits.host) {
-      return;
-    }
-    if (at < free.size()) {
-      const std::int64_t bytes = space.bytes()[free[at]];
-      self(self, at + 1, offload, kept_bytes + bytes, host_bytes);
-      self(self, at + 1, offload | 1U << free[at], kept_bytes, host_bytes + bytes);
-      return;
-    }
-    ++counts_.bounded;
-    Option option;
-    option.choice = {saved, offload};
-    space.set_fates(option.choice, plans);
-    option.share = bound_->share(group, plans, saved_share);
-    option.last_layer = last_layer;
-    if (step_with(option.share, others.share) < ceiling) {
-      options.push_back(std::move(option));
-    }
+
+private:
+  struct Split {
+    std::uint32_t kept = 0, offloaded = 0;
+    std::int64_t kept_bytes = 0, offloaded_bytes = 0;
   };
-  // Bytes of a layer that keeps what others offload are small beside this.
-  visit(visit, 0, pinned_offload, kept, offloaded);
-}
+  [[nodiscard]] Split with(Split split, std::size_t name, Fate fate) const {
+    const bool offload = fate == Fate::offload;
+    (offload ? split.offloaded : split.kept) |= 1U << name;
+    (offload ? split.offloaded_bytes : split.kept_bytes) += space_.bytes()[name];
+    return split;
+  }
+
+  void visit(const Split& split, std::size_t at, std::vector<Option>& options) {
+    if (split.kept_bytes > room_ || split.offloaded_bytes > most_host_) {
+      return;
+    }
+    ++search_.counts_.bounded;
+    space_.set_fates(split.kept, split.offloaded, plans_);
+    Option option{{saved_, split.offloaded}, bound_.share(group_, plans_, shared_), last_layer_};
+    if (search_.step_with(option.share, others_.share) >= ceiling_) {
+      return;
+    }
+    if (at == free_.size()) {
+      options.push_back(std::move(option));
+      return;
+    }
+    visit(with(split, free_[at], Fate::keep), at + 1, options);
+    visit(with(split, free_[at], Fate::offload), at + 1, options);
+  }
+
+  SettingSearch& search_;
+  const StepBound& bound_;
+  const GroupSpace& space_;
+  std::size_t group_;
+  std::uint32_t saved_;
+  const StepBound::Saved& shared_;
+  const Need& others_;
+  double ceiling_;
+  std::int64_t most_host_;
+  std::vector<KindPlan> plans_;
+  std::int64_t last_layer_;
+  std::int64_t room_; // for what this group keeps
+  std::vector<std::size_t> free_;
+};
 
 std::vector<SettingSearch::Option> SettingSearch::options_of(std::size_t group, const Need& others,
                                                              double ceiling,
@@ -144,7 +166,7 @@ std::vector<SettingSearch::Option> SettingSearch::options_of(std::size_t group, 
     const StepBound::Orders orders = bound_->orders(group, space.plans({saved, 0}));
     const StepBound::Saved shared = bound_->saved(group, orders);
     if (step_with(bound_->share(group, nothing, shared), others.share) < ceiling) {
-      split(group, saved, shared, others, ceiling, limits, options);
+      Splitter(*this, group, saved, shared, others, ceiling, limits).run(options);
     }
   }
   return options;
@@ -170,42 +192,49 @@ void SettingSearch::keep_undominated(std::vector<Option>& options) const {
   options = std::move(front);
 }
 
+// Of every option at least this.
+SettingSearch::Need SettingSearch::least_need(const std::vector<Option>& options) const {
+  Need need;
+  need.share.time.assign(least_shares_.front().time.size(), 0.0);
+  if (!options.empty()) {
+    need = {options.front().share, options.front().share.kept, options.front().last_layer};
+    for (const Option& option : options) {
+      need.share = least_of(need.share, option.share);
+      need.kept = std::min(need.kept, option.share.kept);
+      need.last_layer = std::min(need.last_layer, option.last_layer);
+    }
+  }
+  return need;
+}
+
 void SettingSearch::open(double ceiling, const MemoryLimits& limits) {
   if (groups_.size() > 2) {
     throw std::logic_error("a search knows two kinds of layers");
   }
   limits_ = limits;
   queue_ = {};
-  const std::size_t other = groups_.size() == 2 ? 1 - main_group_ : main_group_;
-  Need none;
-  none.share.time.assign(least_shares_.front().time.size(), 0.0);
-  Need of_other = none;
   partner_.clear();
-  if (other != main_group_) {
-    Need of_main{least_shares_[main_group_], 0, 0};
-    partner_ = options_of(other, of_main, ceiling, limits);
+  Need least_other = least_need({});
+  if (groups_.size() == 2) {
+    least_other.share = least_shares_[1 - main_group_];
+  }
+  main_ = options_of(main_group_, least_other, ceiling, limits);
+  if (main_.empty()) {
+    return;
+  }
+  if (groups_.size() == 2) {
+    partner_ = options_of(1 - main_group_, least_need(main_), ceiling, limits);
     keep_undominated(partner_);
-    if (partner_.empty()) {
-      return;
-    }
-    of_other.share = partner_.front().share;
-    of_other.kept = partner_.front().share.kept;
-    of_other.last_layer = partner_.front().last_layer;
-    for (const Option& option : partner_) {
-      of_other.share = least_of(of_other.share, option.share);
-      of_other.kept = std::min(of_other.kept, option.share.kept);
-      of_other.last_layer = std::min(of_other.last_layer, option.last_layer);
-    }
   } else {
-    Option nothing;
-    nothing.share = none.share;
-    partner_.push_back(std::move(nothing));
+    partner_.push_back({{}, least_need({}).share, 0});
+  }
+  if (partner_.empty()) {
+    return;
   }
   partner_least_.assign(partner_.size(), partner_.back().share);
   for (std::size_t i = partner_.size(); i-- > 1;) {
     partner_least_[i - 1] = least_of(partner_least_[i], partner_[i - 1].share);
   }
-  main_ = options_of(main_group_, of_other, ceiling, limits);
   counts_.listed += main_.size() * partner_.size();
   for (std::uint32_t i = 0; i < main_.size(); ++i) {
     push(i, 0);

@@ -75,9 +75,8 @@ private:
   };
   [[nodiscard]] std::vector<Option> options_of(std::size_t group, const Need& others,
                                                double ceiling, const MemoryLimits& limits);
-  void split(std::size_t group, std::uint32_t saved, const StepBound::Saved& saved_share,
-             const Need& others, double ceiling, const MemoryLimits& limits,
-             std::vector<Option>& options);
+  class Splitter;
+  [[nodiscard]] Need least_need(const std::vector<Option>& options) const;
   void keep_undominated(std::vector<Option>& options) const;
   [[nodiscard]] double step_with(const StepBound::Share& share, const StepBound::Share& more) const;
   [[nodiscard]] bool fits(const Option& one, const Option& other) const;
