@@ -11,7 +11,7 @@
 namespace spillway {
 namespace {
 
-constexpr std::size_t batch = 16; // replays between two looks at the bounds
+constexpr std::size_t batch = 16;         // replays between two looks at the bounds
 constexpr std::size_t opened_at_once = 4; // settings
 constexpr std::size_t before_opening_more = 10 * batch;
 constexpr double never = std::numeric_limits<double>::infinity();
@@ -131,12 +131,12 @@ void Planner::note(Replayed replayed, bool named) {
   const MemoryLimits most = limits(replayed.setting);
   SettingOutcome& outcome = answer_.settings[replayed.setting];
   replayed.seconds_per_token = replayed.result.step_time_s / outcome.tokens;
-  replayed.fits = replayed.result.peak_hbm_bytes <= most.hbm &&
-                  replayed.result.peak_host_bytes <= most.host;
+  replayed.fits =
+      replayed.result.peak_hbm_bytes <= most.hbm && replayed.result.peak_host_bytes <= most.host;
   const std::size_t index = answer_.replayed.size();
   const auto take = [&](std::optional<std::size_t>& best) {
-    if (replayed.fits && (!best || replayed.seconds_per_token <
-                                       answer_.replayed[*best].seconds_per_token)) {
+    if (replayed.fits &&
+        (!best || replayed.seconds_per_token < answer_.replayed[*best].seconds_per_token)) {
       best = index;
     }
   };
@@ -158,8 +158,7 @@ void Planner::replay(std::vector<Job> jobs) {
       [&](std::size_t i, int) {
         const SettingSearch& search = *searches_[jobs[i].setting];
         RateCache cache = search.rates(); // of this device
-        results[i] =
-            simulate(search.scenario(), jobs[i].policy, cache, question_.folding).result;
+        results[i] = simulate(search.scenario(), jobs[i].policy, cache, question_.folding).result;
       });
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     Replayed replayed;
@@ -283,16 +282,16 @@ void Planner::open_some() {
 
 bool Planner::out_of_budget() {
   answer_.out_of_replays = answer_.replayed.size() >= question_.most_replays;
-  answer_.out_of_time = question_.time_limit &&
-                        std::chrono::steady_clock::now() - start_ >= *question_.time_limit;
+  answer_.out_of_time =
+      question_.time_limit && std::chrono::steady_clock::now() - start_ >= *question_.time_limit;
   return answer_.out_of_replays || answer_.out_of_time;
 }
 
 void Planner::search() {
   opened_.assign(searches_.size(), false);
   for (;;) {
-    std::size_t first = 0;        // of all
-    std::size_t first_open = 0;   // of those that are listed
+    std::size_t first = 0;      // of all
+    std::size_t first_open = 0; // of those that are listed
     for (std::size_t i = 1; i < searches_.size(); ++i) {
       first = least_of(i) < least_of(first) ? i : first;
       const bool before = !opened_[first_open] || least_of(i) < least_of(first_open);

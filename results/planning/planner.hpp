@@ -23,8 +23,8 @@ namespace spillway {
 using Assignments = std::vector<std::pair<std::string, std::string>>; // path, value
 
 struct PlanQuestion {
-  std::vector<Assignments> settings;                     // at least one; may be empty lists
-  std::function<Scenario(const Assignments&)> load;      // throws InputError
+  std::vector<Assignments> settings;                // at least one; may be empty lists
+  std::function<Scenario(const Assignments&)> load; // throws InputError
   Pins pins;
   std::optional<double> hbm_limit, host_limit; // bytes per GPU, beside the scenario's own
   std::size_t most_replays = 3000;

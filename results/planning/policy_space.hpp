@@ -37,6 +37,10 @@ public:
   [[nodiscard]] const std::string& kind() const { return kind_; }
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
   [[nodiscard]] std::optional<Fate> pinned(std::size_t name) const { return pinned_[name]; }
+  // Whether a tensor of the group's first kind carries the name.
+  [[nodiscard]] bool is_named(TensorIndex tensor, std::size_t name) const {
+    return name_of_.front()[tensor] == name;
+  }
   [[nodiscard]] bool may_be(std::size_t name, Fate fate) const;
   [[nodiscard]] GroupChoice least() const; // saves the layer's input, and what is pinned
   // Policies that differ in what is asked for, as a number.

@@ -93,6 +93,30 @@ const Options calibration{
      "TEXT"},
     quiet.front()};
 
+const Options planning{
+    {"set", &O::set, "override a key of the scenario, e.g. gpus=256; repeatable", "PATH=VALUE"},
+    {"micro-batch", &O::micro_batch,
+     "micro-batches to choose from (default: all that divide the global batch)",
+     "N,N,...|FIRST:LAST"},
+    {"free-batch", &O::free_batch,
+     "leave batch.accumulation alone, so that the global batch varies with the micro-batch"},
+    {"axis", &O::axes, "let this key vary as well; several give all combinations",
+     "PATH=V1,V2,..."},
+    {"pin", &O::pins,
+     "this fate for a tensor, in all layers or as KIND.NAME in one kind; repeatable", "NAME=FATE"},
+    {"hbm-limit", &O::hbm_limit, "no more HBM per GPU than this", "BYTES"},
+    {"host-limit", &O::host_limit, "no more pinned host memory per GPU than this", "BYTES"},
+    {"gap", &O::gap, "stop when no more than so many percent could be gained (default: 0.5)",
+     "PERCENT"},
+    {"replays", &O::replays, "at most so many replays", "N"},
+    {"time-limit", &O::time_limit,
+     "stop the search after so many seconds; what is found then depends on the machine", "SECONDS"},
+    {"brief", &O::brief, "only the plan, not what goes with it"},
+    {"no-fold", &O::no_fold,
+     "replay every layer of every micro-batch one by one; the results are the same, only slower"},
+    quiet.front(),
+    threads.front()};
+
 Options with(std::initializer_list<Options> groups) {
   Options all = common;
   for (const Options& group : groups) {
@@ -108,6 +132,10 @@ const std::vector<Command> table{
      run_run, with({scenario, band, json, csv})},
     {"compare", one_scenario, "set policies side by side; --axis varies settings", run_compare,
      with({scenario, band, json, csv, several})},
+    {"plan", one_scenario,
+     "find the fastest policy that fits: what to keep, recompute and offload, at which "
+     "micro-batch, and why",
+     run_plan, with({planning, json, csv, top})},
     {"explain", one_scenario,
      "say what a step waits for and what would make it faster; --task: one task of it", run_explain,
      with({scenario, json, top, explanation})},

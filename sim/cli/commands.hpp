@@ -90,6 +90,7 @@ extern const char* const about_exit_status;
 [[nodiscard]] ExitCode run_validate(const CommonOptions& options);
 [[nodiscard]] ExitCode run_calibrate(const CommonOptions& options);
 [[nodiscard]] ExitCode run_replay(const CommonOptions& options);
+[[nodiscard]] ExitCode run_plan(const CommonOptions& options);
 [[nodiscard]] ExitCode run_infer(const CommonOptions& options);
 [[nodiscard]] ExitCode run_catalog(const CommonOptions& options);
 [[nodiscard]] ExitCode run_fields(const CommonOptions& options);

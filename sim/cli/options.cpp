@@ -120,6 +120,9 @@ void check_numbers(const CommonOptions& options) {
   if (jobs < 1 || jobs > 256) {
     throw InputError(fmt::format("--jobs must be between 1 and 256, not {}", jobs));
   }
+  if (options.replays < 1) {
+    throw InputError(fmt::format("--replays must be at least 1, not {}", options.replays));
+  }
   if (options.top < 1) {
     throw InputError(fmt::format("--top must be at least 1, not {}", options.top));
   }

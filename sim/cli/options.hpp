@@ -25,6 +25,11 @@ struct CommonOptions {
   std::string profiles, hardware, framework;
   std::string against, record, trace_format; // of validate --profiles
   std::optional<std::int64_t> step;
+  std::vector<std::string> pins; // of plan
+  std::string micro_batch, hbm_limit, host_limit, time_limit;
+  std::string gap = "0.5"; // percent
+  std::int64_t replays = 3000;
+  bool free_batch = false, brief = false;
   std::string catalog;
   std::int64_t top = 15;
   std::int64_t faster = 10;              // percent, of explain

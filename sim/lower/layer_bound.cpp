@@ -11,18 +11,21 @@
 namespace spillway {
 namespace {
 
+double copy_rate(const Scenario& scenario, PriceOf of) {
+  const Device& device = scenario.device;
+  const bool to_host = of == PriceOf::store || of == PriceOf::peeled_store;
+  const double pool = device.host_pool_rate.value / static_cast<double>(ranks_per_cpu(scenario));
+  const double rate = std::min({to_host ? device.d2h_rate.value : device.h2d_rate.value,
+                                copy_limit(device, of, scenario.runtime.schedule), pool});
+  return device.duplex_rate ? std::min(rate, device.duplex_rate->value) : rate;
+}
+
 // Seconds of one copy that shares only with the same copy of the CPU's other ranks.
 double copy_time(const Scenario& scenario, PriceOf of, std::int64_t bytes) {
   const Device& device = scenario.device;
   const bool to_host = of == PriceOf::store || of == PriceOf::peeled_store;
-  const double pool = device.host_pool_rate.value / static_cast<double>(ranks_per_cpu(scenario));
-  double rate = std::min({to_host ? device.d2h_rate.value : device.h2d_rate.value,
-                          copy_limit(device, of, scenario.runtime.schedule), pool});
-  if (device.duplex_rate) {
-    rate = std::min(rate, device.duplex_rate->value);
-  }
   return (to_host ? device.d2h_latency.value : device.h2d_latency.value) +
-         static_cast<double>(bytes) / rate;
+         static_cast<double>(bytes) / copy_rate(scenario, of);
 }
 
 CopySchedule places_of(const RuntimeSpec& runtime) {
@@ -33,6 +36,10 @@ CopySchedule places_of(const RuntimeSpec& runtime) {
 }
 
 } // namespace
+
+double store_rate(const Scenario& scenario) {
+  return copy_rate(scenario, PriceOf::store);
+}
 
 std::int64_t ranks_per_cpu(const Scenario& scenario) {
   return std::min(scenario.device.gpus_per_cpu, scenario.parallel.gpus);

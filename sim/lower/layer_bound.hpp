@@ -88,6 +88,11 @@ public:
   [[nodiscard]] double store_time(const KindPlan& plan) const;
   [[nodiscard]] double reload_time(const KindPlan& plan) const;
 
+  [[nodiscard]] const CopyTimes& copy(TensorIndex tensor) const { return copies_[tensor]; }
+  [[nodiscard]] double op_time(OpIndex op, double speed) const {
+    return forward_[op].time.at(speed);
+  }
+
   // Kernels of one layer's forward, those that write kept tensors included.
   [[nodiscard]] KernelSums forward_kernels(const KindPlan& plan) const;
   [[nodiscard]] double forward_link() const; // as Backward::link
@@ -135,6 +140,8 @@ struct CollectiveTime {
 };
 [[nodiscard]] CollectiveTime solo_collective(const CostModel& cost, const Work& work,
                                              std::int64_t ranks_per_cpu);
+// Bytes per second of one GPU's stores when all GPUs of the CPU store.
+[[nodiscard]] double store_rate(const Scenario& scenario);
 [[nodiscard]] std::int64_t ranks_per_cpu(const Scenario& scenario);
 
 } // namespace spillway

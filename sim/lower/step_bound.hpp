@@ -40,6 +40,8 @@ public:
   };
   [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
 
+  [[nodiscard]] const LayerBound& layer(std::uint32_t kind) const { return bounds_[kind]; }
+
   // Of one saved set of a group: by kind, then by speed. It refers to `orders`, by kind.
   using Orders = std::vector<std::vector<BackwardItem>>;
   using Saved = std::vector<std::vector<LayerBound::Backward>>;

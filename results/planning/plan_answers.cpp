@@ -1,0 +1,449 @@
+#include "results/planning/plan_answers.hpp"
+
+#include "results/parallel.hpp"
+#include "results/planning/proposals.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace spillway {
+namespace {
+
+constexpr std::size_t most_replays_of_changes = 200;
+constexpr std::size_t most_changes = 4; // of fates, to make a policy fit
+constexpr std::size_t most_starts = 64; // to change one more fate of
+constexpr std::int64_t largest_micro_batch = 1024;
+
+const Replayed& best_of(const PlanAnswer& answer) {
+  return answer.replayed[*answer.best];
+}
+
+PolicySpec policy_of(const SettingSearch& search, const Choice& choice) {
+  PolicySpec policy;
+  policy.name = "plan";
+  for (std::size_t g = 0; g < choice.size(); ++g) {
+    search.groups()[g].write(choice[g], policy);
+  }
+  return policy;
+}
+
+std::vector<RunResult> replay_all(const SettingSearch& search,
+                                  const std::vector<PolicySpec>& policies, Folding folding,
+                                  unsigned threads) {
+  std::vector<RunResult> results(policies.size());
+  run_jobs(
+      policies.size(), threads, [&] { return search.rates(); },
+      [&](std::size_t i, RateCache& cache) {
+        results[i] = simulate(search.scenario(), policies[i], cache, folding).result;
+      });
+  return results;
+}
+
+MemoryLimits limits_of(const PlanQuestion& question, const Scenario& scenario) {
+  const double hbm = hbm_limit(scenario.runtime, scenario.device);
+  const double host = host_limit(scenario.runtime, scenario.device);
+  return {static_cast<std::int64_t>(std::min(hbm, question.hbm_limit.value_or(hbm))),
+          static_cast<std::int64_t>(std::min(host, question.host_limit.value_or(host)))};
+}
+
+bool fits(const RunResult& result, const MemoryLimits& limits) {
+  return result.peak_hbm_bytes <= limits.hbm && result.peak_host_bytes <= limits.host;
+}
+
+Fate fate_in(GroupChoice choice, std::size_t name) {
+  return (choice.saved >> name & 1U) == 0       ? Fate::recompute
+         : (choice.offloaded >> name & 1U) != 0 ? Fate::offload
+                                                : Fate::keep;
+}
+
+// What saving one name spares, in one layer.
+void fill_rerun(TensorAnswer& tensor, const SettingSearch& search, std::size_t group,
+                GroupChoice choice, std::size_t name, double speed) {
+  const GroupSpace& space = search.groups()[group];
+  const std::uint32_t kind = search.bound().groups()[group].kinds.front();
+  const LayerKind& layer = search.scenario().trace.kinds[kind];
+  const std::uint32_t bit = 1U << name;
+  const KindPlan with = space.plans({choice.saved | bit, 0}).front();
+  const KindPlan without = space.plans({choice.saved & ~bit, 0}).front();
+  double flops = 0;
+  std::int64_t bytes = 0;
+  for (const OpIndex op : without.rerun) {
+    if (!std::binary_search(with.rerun.begin(), with.rerun.end(), op)) {
+      const Work& work = layer.ops[op].work;
+      tensor.rerun += search.bound().layer(kind).op_time(op, speed);
+      flops += work.flops().value();
+      if (work.kind != WorkKind::none && work.kind != WorkKind::memory) {
+        tensor.rerun_ops.push_back(layer.ops[op].name);
+      }
+    }
+  }
+  tensor.needed = false;
+  tensor.is_input = space.is_named(layer.input, name);
+  for (TensorIndex t = 0; t < layer.tensors.size(); ++t) {
+    if (space.is_named(t, name)) {
+      bytes += layer.tensors[t].bytes.count();
+      tensor.needed = tensor.needed || with.tensors[t].needed;
+      tensor.store += with.tensors[t].needed ? search.bound().layer(kind).copy(t).store : 0.0;
+    }
+  }
+  tensor.rerun_flops_per_byte = bytes > 0 ? flops / static_cast<double>(bytes) : 0;
+}
+
+std::vector<TensorAnswer> tensors_of(const PlanQuestion& question, const PlanAnswer& answer,
+                                     unsigned threads) {
+  const Replayed& best = best_of(answer);
+  const SettingSearch& search = *answer.settings[best.setting].search;
+  const MemoryLimits limits = limits_of(question, search.scenario());
+  std::vector<TensorAnswer> tensors;
+  std::vector<PolicySpec> others;
+  for (std::size_t g = 0; g < search.groups().size(); ++g) {
+    const GroupSpace& space = search.groups()[g];
+    const GroupChoice own = (*best.choice)[g];
+    const std::uint32_t kind = search.bound().groups()[g].kinds.front();
+    const double forward = search.bound()
+                               .layer(kind)
+                               .forward_of(space.nothing_saved().front(), best.result.clock_speed)
+                               .first;
+    for (std::size_t i = 0; i < space.names().size(); ++i) {
+      TensorAnswer tensor;
+      tensor.kind = space.kind();
+      tensor.name = space.names()[i];
+      tensor.fate = fate_in(own, i);
+      tensor.pinned = space.pinned(i).has_value();
+      tensor.bytes = space.bytes()[i];
+      tensor.forward = forward;
+      fill_rerun(tensor, search, g, own, i, best.result.clock_speed);
+      for (const Fate fate : {Fate::keep, Fate::recompute, Fate::offload}) {
+        if (fate != tensor.fate && tensor.needed && space.may_be(i, fate)) {
+          Choice changed = *best.choice;
+          const std::uint32_t bit = 1U << i;
+          changed[g].saved = fate == Fate::recompute ? own.saved & ~bit : own.saved | bit;
+          changed[g].offloaded = fate == Fate::offload ? own.offloaded | bit : own.offloaded & ~bit;
+          others.push_back(policy_of(search, changed));
+          tensor.alternatives.push_back({fate, 0, 0, 0});
+        }
+      }
+      tensors.push_back(std::move(tensor));
+    }
+  }
+  const std::vector<RunResult> results = replay_all(search, others, question.folding, threads);
+  std::size_t next = 0;
+  for (TensorAnswer& tensor : tensors) {
+    for (Alternative& alternative : tensor.alternatives) {
+      const RunResult& result = results[next++];
+      alternative.slower = result.step_time_s / best.result.step_time_s - 1;
+      alternative.hbm_over = result.peak_hbm_bytes - limits.hbm;
+      alternative.host_over = result.peak_host_bytes - limits.host;
+    }
+  }
+  return tensors;
+}
+
+// ---- The largest micro-batch ----
+
+Scenario at_micro_batch(const Scenario& scenario, std::int64_t micro) {
+  Scenario other = scenario;
+  other.batch.micro = micro;
+  other.trace = build_trace(other.model, other.parallel, other.batch, other.framework,
+                            other.precision.compute);
+  return other;
+}
+
+FamilyAnswer largest_of(const PlanQuestion& question, const Scenario& scenario,
+                        const PolicySpec& policy, const std::string& title) {
+  RateCache cache;
+  const MemoryLimits limits = limits_of(question, scenario);
+  FamilyAnswer answer{title, 0, 0};
+  const auto try_at = [&](std::int64_t micro) {
+    BatchSpec batch = scenario.batch;
+    batch.micro = micro;
+    if (!routes_evenly(scenario.model, scenario.parallel, batch)) {
+      return false;
+    }
+    const RunResult result =
+        simulate(at_micro_batch(scenario, micro), policy, cache, question.folding).result;
+    if (!fits(result, limits)) {
+      return false;
+    }
+    if (micro > answer.largest) {
+      answer.largest = micro;
+      answer.tokens_per_s = result.tokens_per_s_per_gpu;
+    }
+    return true;
+  };
+  std::int64_t fails = 1;
+  while (fails <= largest_micro_batch && try_at(fails)) {
+    fails *= 2;
+  }
+  // Memory grows with the micro-batch.
+  for (std::int64_t low = answer.largest; fails - low > 1;) {
+    const std::int64_t middle = low + (fails - low) / 2;
+    (try_at(middle) ? low : fails) = middle;
+  }
+  return answer;
+}
+
+std::vector<FamilyAnswer> families_of(const PlanQuestion& question, const PlanAnswer& answer,
+                                      unsigned threads) {
+  const Replayed& best = best_of(answer);
+  const SettingSearch& search = *answer.settings[best.setting].search;
+  std::vector<std::pair<std::string, PolicySpec>> policies;
+  for (const char* preset : {"none", "full"}) {
+    policies.emplace_back(preset, search.scenario().policy(preset));
+  }
+  Choice all;
+  for (const GroupSpace& space : search.groups()) {
+    GroupChoice& choice = all.emplace_back(space.least());
+    for (std::size_t i = 0; i < space.names().size(); ++i) {
+      const std::uint32_t bit = space.may_be(i, Fate::offload) ? 1U << i : 0U;
+      choice.saved |= bit;
+      choice.offloaded |= bit;
+    }
+  }
+  policies.emplace_back("everything offloaded", policy_of(search, all));
+  for (const PolicySpec& policy : search.scenario().policies) {
+    policies.emplace_back(policy.name, policy);
+  }
+  policies.emplace_back("this plan", best.policy);
+  std::vector<FamilyAnswer> families(policies.size());
+  run_jobs(
+      policies.size(), threads, [] { return 0; },
+      [&](std::size_t i, int) {
+        families[i] =
+            largest_of(question, search.scenario(), policies[i].second, policies[i].first);
+      });
+  return families;
+}
+
+// ---- The smallest change ----
+
+// The fastest of `candidates` that fits, as far as their bounds ask for replays.
+std::optional<std::pair<Choice, RunResult>> fastest_that_fits(const PlanQuestion& question,
+                                                              const SettingSearch& search,
+                                                              const std::vector<Choice>& candidates,
+                                                              unsigned threads) {
+  const MemoryLimits limits = limits_of(question, search.scenario());
+  std::vector<std::pair<double, const Choice*>> order;
+  for (const Choice& choice : candidates) {
+    const SettingSearch::Bounded bounded = search.bound_of(choice);
+    if (bounded.bytes.hbm <= limits.hbm && bounded.bytes.host <= limits.host) {
+      order.emplace_back(bounded.step_s, &choice);
+    }
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& one, const auto& other) { return one.first < other.first; });
+  std::optional<std::pair<Choice, RunResult>> found;
+  constexpr std::size_t at_once = 8;
+  for (std::size_t i = 0; i < std::min(order.size(), most_replays_of_changes); i += at_once) {
+    if (found && order[i].first >= found->second.step_time_s) {
+      break;
+    }
+    std::vector<PolicySpec> policies;
+    for (std::size_t k = i; k < std::min(i + at_once, order.size()); ++k) {
+      policies.push_back(policy_of(search, *order[k].second));
+    }
+    const std::vector<RunResult> results = replay_all(search, policies, question.folding, threads);
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      if (fits(results[k], limits) &&
+          (!found || results[k].step_time_s < found->second.step_time_s)) {
+        found.emplace(*order[i + k].second, results[k]);
+      }
+    }
+  }
+  return found;
+}
+
+// Those that come nearest to fitting, to change more of.
+std::vector<Choice> least_memory_of(const SettingSearch& search, std::vector<Choice> choices) {
+  std::vector<std::pair<std::int64_t, std::size_t>> order;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    order.emplace_back(search.bound_of(choices[i]).bytes.hbm, i);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<Choice> least;
+  for (std::size_t i = 0; i < std::min(order.size(), most_starts); ++i) {
+    least.push_back(std::move(choices[order[i].second]));
+  }
+  return least;
+}
+
+std::vector<ChangeAnswer> changes_of(const PlanQuestion& question, unsigned threads) {
+  std::vector<ChangeAnswer> answers;
+  const SettingSearch search(question.load({}), question.pins, question.folding);
+  const Scenario& scenario = search.scenario();
+  const MemoryLimits limits = limits_of(question, scenario);
+  for (const PolicySpec& policy : scenario.policies) {
+    RateCache cache = search.rates();
+    if (fits(simulate(scenario, policy, cache, question.folding).result, limits)) {
+      continue;
+    }
+    Choice own;
+    for (const GroupSpace& group : search.groups()) {
+      own.push_back(group.choice_of(policy, scenario.trace, scenario.framework));
+    }
+    ChangeAnswer answer;
+    answer.policy = policy.name;
+    std::optional<std::pair<Choice, RunResult>> found;
+    std::vector<Choice> front{own};
+    for (std::size_t changes = 1; changes <= most_changes && !found; ++changes) {
+      std::vector<Choice> next;
+      for (const Choice& choice : front) {
+        const std::vector<Choice> more = changed_in_one(search, choice);
+        next.insert(next.end(), more.begin(), more.end());
+      }
+      std::sort(next.begin(), next.end());
+      next.erase(std::unique(next.begin(), next.end()), next.end());
+      found = fastest_that_fits(question, search, next, threads);
+      front = least_memory_of(search, std::move(next));
+    }
+    if (found) {
+      answer.changes = fate_changes(search.groups(), own, found->first);
+      answer.result = found->second;
+    }
+    answers.push_back(std::move(answer));
+  }
+  return answers;
+}
+
+// ---- What would change it ----
+
+std::vector<std::pair<std::string, Assignments>> variations_of(const Scenario& scenario) {
+  std::vector<std::pair<std::string, Assignments>> all;
+  const auto number = [](std::int64_t n) { return std::to_string(n); };
+  all.emplace_back("one sequence more a micro-batch",
+                   Assignments{{"batch.micro", number(scenario.batch.micro + 1)}});
+  all.emplace_back("sequences twice as long",
+                   Assignments{{"batch.sequence", number(2 * scenario.batch.sequence)}});
+  if (scenario.model.experts > 0 && scenario.parallel.expert > 1) {
+    all.emplace_back("1.5 times the mean load on the busiest GPU's experts",
+                     Assignments{{"routing.imbalance", "1.5"}});
+  }
+  const auto half = [](const Coefficient& rate) {
+    return fmt::format("{:.0f} B/s", rate.value / 2);
+  };
+  all.emplace_back("the host link at half its rate",
+                   Assignments{{"hardware.host.d2h.rate", half(scenario.device.d2h_rate)},
+                               {"hardware.host.h2d.rate", half(scenario.device.h2d_rate)}});
+  all.emplace_back(
+      "one more GPU on each CPU",
+      Assignments{{"hardware.host.gpus_per_cpu", number(scenario.device.gpus_per_cpu + 1)}});
+  return all;
+}
+
+std::vector<WhatChanges> what_changes(const PlanQuestion& question, const PlanAnswer& answer,
+                                      unsigned threads) {
+  const Replayed& best = best_of(answer);
+  const SettingSearch& search = *answer.settings[best.setting].search;
+  const auto variations = variations_of(search.scenario());
+  std::vector<WhatChanges> all(variations.size());
+  run_jobs(
+      variations.size(), threads, [] { return 0; },
+      [&](std::size_t i, int) {
+        WhatChanges& change = all[i];
+        change.what = variations[i].first;
+        try {
+          Assignments settings = answer.settings[best.setting].settings;
+          settings.insert(settings.end(), variations[i].second.begin(), variations[i].second.end());
+          const Scenario scenario = question.load(settings);
+          const MemoryLimits limits = limits_of(question, scenario);
+          RateCache cache;
+          const auto run = [&](const PolicySpec& policy, double& tokens, bool& fit) {
+            const RunResult result = simulate(scenario, policy, cache, question.folding).result;
+            tokens = result.tokens_per_s_per_gpu;
+            fit = fits(result, limits);
+          };
+          run(best.policy, change.plan, change.plan_fits);
+          if (answer.best_named) {
+            run(answer.replayed[*answer.best_named].policy, change.named, change.named_fits);
+          }
+        } catch (const InputError& error) {
+          change.impossible = error.diagnostics().front().message;
+        }
+      });
+  return all;
+}
+
+FreeTransfer free_transfer(const PlanAnswer& answer) {
+  const Replayed& best = best_of(answer);
+  const SettingSearch& search = *answer.settings[best.setting].search;
+  FreeTransfer free;
+  for (std::size_t g = 0; g < search.groups().size(); ++g) {
+    const std::vector<std::uint32_t>& kinds = search.bound().groups()[g].kinds;
+    const std::vector<KindPlan> nothing = search.groups()[g].nothing_saved();
+    for (const LayerBlock& block : search.scenario().trace.blocks) {
+      for (std::int64_t position = 0; position < block.layers; ++position) {
+        const auto at = std::find(kinds.begin(), kinds.end(), block.kind_of(position));
+        if (at != kinds.end()) {
+          free.forward_s += search.bound()
+                                .layer(*at)
+                                .forward_of(nothing[static_cast<std::size_t>(at - kinds.begin())],
+                                            best.result.clock_speed)
+                                .next;
+        }
+      }
+    }
+  }
+  free.rate = store_rate(search.scenario());
+  free.offloaded = best.result.peak_host_bytes;
+  return free;
+}
+
+} // namespace
+
+std::vector<std::string> fate_changes(const std::vector<GroupSpace>& groups, const Choice& from,
+                                      const Choice& to) {
+  std::vector<std::string> changes;
+  for (std::size_t g = 0; g < from.size(); ++g) {
+    for (std::size_t i = 0; i < groups[g].names().size(); ++i) {
+      if (fate_in(from[g], i) != fate_in(to[g], i)) {
+        changes.push_back(fmt::format("{}.{}={}", groups[g].kind(), groups[g].names()[i],
+                                      fate_name(fate_in(to[g], i))));
+      }
+    }
+  }
+  return changes;
+}
+
+std::vector<std::size_t> pareto_set(const PlanAnswer& answer) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < answer.replayed.size(); ++i) {
+    if (answer.replayed[i].fits) {
+      order.push_back(i);
+    }
+  }
+  const auto key = [&](std::size_t i) {
+    const Replayed& r = answer.replayed[i];
+    return std::tuple(r.seconds_per_token, r.result.peak_hbm_bytes, r.result.peak_host_bytes, i);
+  };
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t one, std::size_t other) { return key(one) < key(other); });
+  std::vector<std::size_t> front;
+  for (const std::size_t i : order) {
+    const RunResult& own = answer.replayed[i].result;
+    const bool beaten = std::any_of(front.begin(), front.end(), [&](std::size_t other) {
+      const RunResult& r = answer.replayed[other].result;
+      return r.peak_hbm_bytes <= own.peak_hbm_bytes && r.peak_host_bytes <= own.peak_host_bytes;
+    });
+    if (!beaten) {
+      front.push_back(i);
+    }
+  }
+  return front;
+}
+
+PlanAnswers explain_plan(const PlanQuestion& question, const PlanAnswer& answer, unsigned threads) {
+  PlanAnswers answers;
+  answers.pareto = pareto_set(answer);
+  if (best_of(answer).choice) {
+    answers.tensors = tensors_of(question, answer, threads);
+  }
+  answers.families = families_of(question, answer, threads);
+  answers.changes = changes_of(question, threads);
+  answers.what_changes = what_changes(question, answer, threads);
+  answers.free_transfer = free_transfer(answer);
+  return answers;
+}
+
+} // namespace spillway
