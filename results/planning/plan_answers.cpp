@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t most_replays_of_changes = 200;
 constexpr std::size_t most_changes = 4; // of fates, to make a policy fit
 constexpr std::size_t most_starts = 64; // to change one more fate of
+constexpr std::size_t most_depths = 12; // policies to mix with the plan
 constexpr std::int64_t largest_micro_batch = 1024;
 
 const Replayed& best_of(const PlanAnswer& answer) {
@@ -390,6 +391,86 @@ FreeTransfer free_transfer(const PlanAnswer& answer) {
   return free;
 }
 
+// ---- Depth ----
+
+// `own` in the first layers, `others` in the rest.
+PolicySpec mixed(const SettingSearch& search, const Choice& own, const Choice& others,
+                 std::int64_t layers) {
+  PolicySpec policy = policy_of(search, others);
+  FirstLayers& first = policy.first.emplace();
+  first.layers = layers;
+  for (std::size_t g = 0; g < own.size(); ++g) {
+    const GroupSpace& space = search.groups()[g];
+    for (std::size_t i = 0; i < space.names().size(); ++i) {
+      const Fate fate = fate_in(own[g], i);
+      if (fate != Fate::recompute || fate != fate_in(others[g], i)) {
+        first.by_kind[space.kind()][space.names()[i]] = fate;
+      }
+    }
+  }
+  return policy;
+}
+
+// Of mixtures of the plan with one that is faster and too large, the fewest layers of the
+// plan that fit: memory is linear in them but for the loop's ends.
+std::optional<DepthAnswer> shallowest(const PlanQuestion& question, const SettingSearch& search,
+                                      const Replayed& best, const Choice& faster) {
+  const MemoryLimits limits = limits_of(question, search.scenario());
+  RateCache cache = search.rates();
+  const auto run = [&](const PolicySpec& policy) {
+    return simulate(search.scenario(), policy, cache, question.folding).result;
+  };
+  std::optional<DepthAnswer> found;
+  std::int64_t fails = 0;
+  std::int64_t fits_at = decoder_layers(search.scenario().trace); // the plan itself
+  while (fits_at - fails > 1) {
+    DepthAnswer answer;
+    answer.layers = fails + (fits_at - fails) / 2;
+    answer.policy = mixed(search, *best.choice, faster, answer.layers);
+    answer.result = run(answer.policy);
+    if (fits(answer.result, limits)) {
+      fits_at = answer.layers;
+      found = std::move(answer);
+    } else {
+      fails = answer.layers;
+    }
+  }
+  return found;
+}
+
+std::optional<DepthAnswer> depth_of(const PlanQuestion& question, const PlanAnswer& answer,
+                                    unsigned threads) {
+  const Replayed& best = best_of(answer);
+  const SettingSearch& search = *answer.settings[best.setting].search;
+  std::vector<std::pair<double, Choice>> faster;
+  for (Choice& choice : changed_in_one(search, *best.choice)) {
+    const double bound = search.bound_of(choice).step_s;
+    if (bound < best.result.step_time_s) {
+      faster.emplace_back(bound, std::move(choice));
+    }
+  }
+  std::stable_sort(faster.begin(), faster.end(),
+                   [](const auto& one, const auto& other) { return one.first < other.first; });
+  faster.resize(std::min(faster.size(), most_depths));
+  std::vector<std::optional<DepthAnswer>> depths(faster.size());
+  run_jobs(
+      faster.size(), threads, [] { return 0; },
+      [&](std::size_t i, int) {
+        depths[i] = shallowest(question, search, best, faster[i].second);
+        if (depths[i]) {
+          depths[i]->changes = fate_changes(search.groups(), *best.choice, faster[i].second);
+        }
+      });
+  std::optional<DepthAnswer> found;
+  for (std::optional<DepthAnswer>& depth : depths) {
+    const double known = found ? found->result.step_time_s : best.result.step_time_s;
+    if (depth && depth->result.step_time_s < known) {
+      found = std::move(depth);
+    }
+  }
+  return found;
+}
+
 } // namespace
 
 std::vector<std::string> fate_changes(const std::vector<GroupSpace>& groups, const Choice& from,
@@ -438,6 +519,7 @@ PlanAnswers explain_plan(const PlanQuestion& question, const PlanAnswer& answer,
   answers.pareto = pareto_set(answer);
   if (best_of(answer).choice) {
     answers.tensors = tensors_of(question, answer, threads);
+    answers.depth = depth_of(question, answer, threads);
   }
   answers.families = families_of(question, answer, threads);
   answers.changes = changes_of(question, threads);

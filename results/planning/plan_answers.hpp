@@ -64,6 +64,14 @@ struct FreeTransfer {
   [[nodiscard]] double bytes() const { return forward_s * rate; }
 };
 
+// The plan in the first layers, and more kept or less moved in the others.
+struct DepthAnswer {
+  std::int64_t layers = 0; // decoder layers that have the plan's own fates
+  PolicySpec policy;
+  std::vector<std::string> changes; // of the other layers
+  RunResult result;
+};
+
 struct PlanAnswers {
   std::vector<TensorAnswer> tensors;
   std::vector<std::size_t> pareto; // of PlanAnswer::replayed: time, HBM, host memory
@@ -71,6 +79,7 @@ struct PlanAnswers {
   std::vector<ChangeAnswer> changes;
   std::vector<WhatChanges> what_changes;
   FreeTransfer free_transfer;
+  std::optional<DepthAnswer> depth; // none: no depth that was tried is faster
 };
 
 // Precondition: `answer` has a best policy that the search can make.

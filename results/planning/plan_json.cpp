@@ -96,6 +96,15 @@ void add_answers(Json& json, const PlanAnswer& answer, const PlanAnswers& answer
     }
     json["if_different"].push_back(std::move(one));
   }
+  json["depth"] = Json();
+  if (answers.depth) {
+    json["depth"] = {{"layers", answers.depth->layers},
+                     {"changes_in_others", answers.depth->changes},
+                     {"policy_yaml", policy_yaml(answers.depth->policy)},
+                     {"step_time_s", answers.depth->result.step_time_s},
+                     {"peak_hbm_bytes", answers.depth->result.peak_hbm_bytes},
+                     {"peak_host_bytes", answers.depth->result.peak_host_bytes}};
+  }
   json["free_transfer"] = {{"forward_s", answers.free_transfer.forward_s},
                            {"rate_bytes_per_s", answers.free_transfer.rate},
                            {"free_bytes", answers.free_transfer.bytes()},

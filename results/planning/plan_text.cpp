@@ -70,6 +70,9 @@ std::string reason_text(const TensorAnswer& tensor) {
   case Fate::keep: return spares;
   case Fate::recompute: break;
   }
+  if (tensor.rerun == 0) {
+    return "saving it spares nothing";
+  }
   if (tensor.rerun_flops_per_byte < 1) {
     return fmt::format("re-run in {}, without any product", format_seconds(tensor.rerun));
   }
@@ -242,15 +245,21 @@ void add_what_changes(std::string& text, const PlanAnswer& answer,
 } // namespace
 
 std::string policy_yaml(const PolicySpec& policy) {
-  std::string text = "{preset: full";
-  for (const auto& [kind, fates] : policy.by_kind) {
-    text += fmt::format(", {}: {{tensors: {{", kind);
-    const char* separator = "";
-    for (const auto& [name, fate] : fates) {
-      text += fmt::format("{}{}: {}", separator, name, fate_name(fate));
-      separator = ", ";
+  const auto lists = [](const FatesByKind& by_kind) {
+    std::string text;
+    for (const auto& [kind, fates] : by_kind) {
+      std::vector<std::string> entries;
+      for (const auto& [name, fate] : fates) {
+        entries.push_back(fmt::format("{}: {}", name, fate_name(fate)));
+      }
+      text += fmt::format(", {}: {{tensors: {{{}}}}}", kind, fmt::join(entries, ", "));
     }
-    text += "}}";
+    return text;
+  };
+  std::string text = "{preset: full" + lists(policy.by_kind);
+  if (policy.first) {
+    text += fmt::format(", first: {{layers: {}{}}}", policy.first->layers,
+                        lists(policy.first->by_kind));
   }
   return text + "}";
 }
@@ -279,6 +288,15 @@ std::string plan_text(const PlanQuestion& /*question*/, const PlanAnswer& answer
         "the plan moves {}\n",
         format_seconds(free.forward_s), format_byte_rate(free.rate),
         bytes_text(static_cast<std::int64_t>(free.bytes())), bytes_text(free.offloaded));
+    if (answers->depth) {
+      const DepthAnswer& depth = *answers->depth;
+      text += fmt::format("\nWith the plan in the first {} decoder layers only, and {} in the "
+                          "others: {} a step ({})\n  {}\n",
+                          depth.layers, fmt::join(depth.changes, ", "),
+                          format_seconds(depth.result.step_time_s),
+                          percent_text(depth.result.step_time_s / best.result.step_time_s - 1),
+                          policy_yaml(depth.policy));
+    }
     add_pareto(text, answer, answers->pareto, top);
     add_families(text, answers->families);
     add_changes(text, answers->changes);
