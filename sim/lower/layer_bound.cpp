@@ -271,9 +271,9 @@ bool LayerBound::copies_in_layer() const {
   return places_ == CopySchedule::loop_bound && !serialized_;
 }
 
-double LayerBound::forward_path(const KindPlan& plan, double speed,
-                                const std::vector<double>& stored,
-                                const WeightTraffic& traffic) const {
+LayerBound::ForwardRun LayerBound::run_forward(const KindPlan& plan, double speed,
+                                               const std::vector<double>& stored,
+                                               const WeightTraffic& traffic) const {
   Lanes lanes;
   std::vector<double> there(kind_->tensors.size(), 0.0);
   double copied = copies_in_layer() && plan.tensors[kind_->input].offloaded()
@@ -305,7 +305,7 @@ double LayerBound::forward_path(const KindPlan& plan, double speed,
       save(t);
     }
   }
-  return std::max(lanes.compute, copied);
+  return {lanes.compute, std::max(lanes.compute, copied)};
 }
 
 const LayerBound::Kernel& LayerBound::kernel_of(const BackwardItem& item) const {
@@ -433,14 +433,14 @@ DirectionBound LayerBound::forward_of(const KindPlan& plan, double speed) const 
   if (places_ == CopySchedule::pipelined && all > 0) {
     return pipelined_forward(plan, speed);
   }
-  double alone = forward_path(plan, speed, {}, {});
-  double beside = forward_path(plan, speed, {}, forward_traffic_);
+  const ForwardRun alone = run_forward(plan, speed, {}, {});
+  const ForwardRun beside = run_forward(plan, speed, {}, forward_traffic_);
   if (places_ == CopySchedule::loop_bound && serialized_) {
     const double busy = forward_kernels(plan).at(speed) + all; // copies may fill gaps
-    alone = std::max(alone, busy);
-    beside = std::max(beside, busy);
+    const double first = std::max(alone.path, busy);
+    return {first, std::max(beside.path, busy), 0, first};
   }
-  return {alone, beside, 0};
+  return {alone.path, beside.path, 0, alone.compute};
 }
 
 // The stores of the layer before begin at the top, in one order or the other (copies.cpp).
@@ -453,9 +453,9 @@ DirectionBound LayerBound::pipelined_forward(const KindPlan& plan, double speed)
       peeled += copies_[t].peeled_store;
     }
   }
-  const double first = forward_path(plan, speed, {}, {});
+  const double first = run_forward(plan, speed, {}, {}).path;
   if (serialized_) {
-    return {first, first + store_time(plan), peeled};
+    return {first, first + store_time(plan), peeled, first};
   }
   double ways[2];
   for (double& way : ways) {
@@ -465,20 +465,20 @@ DirectionBound LayerBound::pipelined_forward(const KindPlan& plan, double speed)
       end = stored[t] =
           forward_traffic_.end_of(end, copies_[t].store, &WeightTraffic::Piece::store);
     }
-    way = std::max(forward_path(plan, speed, stored, forward_traffic_), end);
+    way = std::max(run_forward(plan, speed, stored, forward_traffic_).path, end);
     std::reverse(offloaded.begin(), offloaded.end());
   }
-  return {first, (ways[0] + ways[1]) / 2, peeled - std::abs(ways[0] - ways[1]) / 2};
+  return {first, (ways[0] + ways[1]) / 2, peeled - std::abs(ways[0] - ways[1]) / 2, first};
 }
 
 DirectionBound LayerBound::backward_of(const KindPlan& plan, const Backward& saved,
                                        double speed) const {
   const double all = reload_time(plan);
   if (all == 0 || places_ == CopySchedule::streamed) {
-    return {saved.alone, saved.path, 0};
+    return {saved.alone, saved.path, 0, saved.alone};
   }
   if (serialized_ && places_ == CopySchedule::loop_bound) {
-    return {saved.alone + all, saved.path + all, 0};
+    return {saved.alone + all, saved.path + all, 0, saved.alone + all};
   }
   std::vector<double> values(copies_.size(), 0.0);
   if (places_ == CopySchedule::loop_bound) {
@@ -487,7 +487,7 @@ DirectionBound LayerBound::backward_of(const KindPlan& plan, const Backward& sav
     }
     const double alone = run_backward(*saved.order, speed, values, 0, {}).path;
     const double beside = run_backward(*saved.order, speed, values, 0, backward_traffic_).path;
-    return {std::max(alone, all), std::max(beside, all), 0};
+    return {std::max(alone, all), std::max(beside, all), 0, saved.alone};
   }
   double peeled = 0;
   double names = 0;
@@ -502,11 +502,11 @@ DirectionBound LayerBound::backward_of(const KindPlan& plan, const Backward& sav
     const double busy = saved.kernels.at(speed) + all;
     const double path =
         run_backward(*saved.order, speed, values, at_top ? 0 : all, backward_traffic_).path;
-    return {saved.alone, std::max(path, busy), peeled};
+    return {saved.alone, std::max(path, busy), peeled, saved.alone};
   }
   const double end = backward_traffic_.end_of(at_top ? 0.0 : saved.to_attention, all,
                                               &WeightTraffic::Piece::reload);
-  return {saved.alone, std::max(saved.path, end), peeled};
+  return {saved.alone, std::max(saved.path, end), peeled, saved.alone};
 }
 
 } // namespace spillway

@@ -33,6 +33,7 @@ struct CopyTimes {
 // n layers of a loop take at least first + (n - 1) next + edge in one direction.
 struct DirectionBound {
   double first = 0, next = 0, edge = 0;
+  double compute = 0; // of `first`, without copies beside it: they move in collectives, too
   [[nodiscard]] double of(std::int64_t layers) const {
     return layers == 0 ? 0 : first + static_cast<double>(layers - 1) * next + edge;
   }
@@ -109,9 +110,13 @@ private:
   [[nodiscard]] double run(Lanes& lanes, const Kernel& kernel, double ready, double speed,
                            const WeightTraffic& traffic) const;
   // `stored`: by tensor, when its buffer is free; empty: from the beginning.
-  [[nodiscard]] double forward_path(const KindPlan& plan, double speed,
-                                    const std::vector<double>& stored,
-                                    const WeightTraffic& traffic) const;
+  struct ForwardRun {
+    double compute = 0; // without copies that end in the layer
+    double path = 0;
+  };
+  [[nodiscard]] ForwardRun run_forward(const KindPlan& plan, double speed,
+                                       const std::vector<double>& stored,
+                                       const WeightTraffic& traffic) const;
   struct BackwardRun {
     double path = 0, to_attention = 0;
   };

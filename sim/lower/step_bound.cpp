@@ -195,8 +195,8 @@ double StepBound::part_time(const Part& part, const Group& group,
     const DirectionBound b = bound.backward_of(plans[k], of_saved, speeds_[speed]);
     const auto count = static_cast<double>(n);
     // Where kinds take turns a layer waits for copies of another one's tensors.
-    forward_alone += count * f.first;
-    backward_alone += count * b.first;
+    forward_alone += count * f.compute;
+    backward_alone += count * b.compute;
     forward += one_kind ? f.of(n) : count * f.first;
     backward += one_kind ? b.of(n) : count * b.first;
     forward_link += count * bound.forward_link();
@@ -223,6 +223,34 @@ double StepBound::part_time(const Part& part, const Group& group,
          std::max({backward, backward_alone + bw.exposed, r, bw.lane, bw.link + backward_link});
 }
 
+// The last layer may keep what others offload. Streamed stores of the last layers may still
+// run in backward: when the last one starts its own layer's reloads may have freed the rest
+// of that layer, and no others, since copies of a direction are in order.
+void StepBound::count_last_layers(std::size_t group, const std::vector<KindPlan>& plans,
+                                  Share& share) const {
+  const RuntimeSpec& runtime = scenario_->runtime;
+  const std::vector<std::uint32_t>& kinds = groups_[group].kinds;
+  const auto offloaded_by = [&](std::int64_t before_last) -> std::int64_t {
+    const auto at = std::find(kinds.begin(), kinds.end(), kind_at(before_last));
+    return at == kinds.end()
+               ? 0
+               : plans[static_cast<std::size_t>(at - kinds.begin())].offloaded.count();
+  };
+  if (!runtime.offload_last_layer) {
+    share.kept += offloaded_by(0);
+    share.offloaded -= offloaded_by(0);
+  }
+  if (runtime.schedule != CopySchedule::streamed) {
+    return;
+  }
+  for (std::int64_t i = runtime.offload_last_layer ? 0 : 1; i < runtime.in_flight_layers; ++i) {
+    if (const std::int64_t freed = offloaded_by(i); freed > 0) {
+      share.offloaded = std::max<std::int64_t>(1, share.offloaded - freed); // it does offload
+      return;
+    }
+  }
+}
+
 StepBound::Share StepBound::share(std::size_t group, const std::vector<KindPlan>& plans,
                                   const Saved& saved) const {
   Share result;
@@ -243,18 +271,10 @@ StepBound::Share StepBound::share(std::size_t group, const std::vector<KindPlan>
       result.offloaded += n * plans[k].offloaded.count();
     }
   }
-  if (!scenario_->runtime.offload_last_layer) {
-    const std::vector<std::uint32_t>& kinds = groups_[group].kinds;
-    const auto last = std::find(kinds.begin(), kinds.end(), last_kind());
-    if (last != kinds.end()) { // it keeps what others offload
-      const Bytes offloaded = plans[static_cast<std::size_t>(last - kinds.begin())].offloaded;
-      result.offloaded -= offloaded.count();
-      result.kept += offloaded.count();
-    }
-  }
-  // The stacks of what is kept are filled with zeros, once.
-  const double fill = scenario_->framework.stack_fill.value * static_cast<double>(result.kept) /
-                      scenario_->device.hbm_rate.value;
+  count_last_layers(group, plans, result);
+  // The stacks of what is kept are filled with zeros in every micro-batch.
+  const double fill = micro_batches * scenario_->framework.stack_fill.value *
+                      static_cast<double>(result.kept) / scenario_->device.hbm_rate.value;
   result.kernels.memory_s += fill;
   for (double& time : result.time) {
     time += fill;
@@ -314,7 +334,8 @@ void StepBound::measure_reference(const Plan& reference, const StepRun& run) {
   Work fill;
   fill.kind = WorkKind::memory;
   fill.bytes = Bytes{static_cast<std::int64_t>(scenario_->framework.stack_fill.value * kept)};
-  const double filling = fill.bytes.count() > 0 ? cost_.kernel_time(fill).count() : 0.0;
+  const double filling =
+      fill.bytes.count() > 0 ? micro_batches * cost_.kernel_time(fill).count() : 0.0;
   const double extra = std::max(0.0, kernel_seconds(run) - programs.at(run.clock_speed) - filling);
   fixed_kernels_.memory_s += extra;
   for (double& time : fixed_time_) {
@@ -324,10 +345,15 @@ void StepBound::measure_reference(const Plan& reference, const StepRun& run) {
   fixed_bytes_offloading_ = least_fixed_bytes(*scenario_, true);
 }
 
-std::uint32_t StepBound::last_kind() const {
+std::uint32_t StepBound::kind_at(std::int64_t before_last) const {
   const std::vector<LayerBlock>& blocks = scenario_->trace.blocks;
-  const LayerBlock& block = blocks[blocks.size() - 2]; // the head comes after it
-  return block.kind_of(block.layers - 1);
+  for (std::size_t b = blocks.size() - 1; b-- > 0;) { // the head comes after them
+    if (before_last < blocks[b].layers) {
+      return blocks[b].kind_of(blocks[b].layers - 1 - before_last);
+    }
+    before_last -= blocks[b].layers;
+  }
+  return blocks.front().kind_of(0);
 }
 
 std::int64_t StepBound::last_layer_bytes(std::size_t group,
@@ -342,7 +368,7 @@ std::int64_t StepBound::least_last_layer_bytes(std::size_t group,
 
 std::int64_t StepBound::last_layer(std::size_t group, const std::vector<KindPlan>& plans,
                                    bool reloads) const {
-  const std::uint32_t last = last_kind();
+  const std::uint32_t last = kind_at(0);
   const std::vector<std::uint32_t>& kinds = groups_[group].kinds;
   const auto at = std::find(kinds.begin(), kinds.end(), last);
   if (at == kinds.end()) {
@@ -353,7 +379,8 @@ std::int64_t StepBound::last_layer(std::size_t group, const std::vector<KindPlan
   const LayerProgram program =
       make_program(kind, plans[static_cast<std::size_t>(at - kinds.begin())], HbmOwner::workspace,
                    scenario_->framework, works);
-  return least_peak(*scenario_, kind, program, reloads);
+  // The last layer may keep what others offload.
+  return least_peak(*scenario_, kind, program, reloads && scenario_->runtime.offload_last_layer);
 }
 
 } // namespace spillway

@@ -52,7 +52,7 @@ public:
   struct Share {
     std::vector<double> time; // by speed
     KernelSums kernels;
-    std::int64_t kept = 0, offloaded = 0; // bytes of one micro-batch, all layers
+    std::int64_t kept = 0, offloaded = 0; // bytes of one micro-batch, that are there at once
     Share& operator+=(const Share& other);
   };
   [[nodiscard]] Share share(std::size_t group, const std::vector<KindPlan>& plans,
@@ -83,7 +83,8 @@ private:
   void make_groups();
   [[nodiscard]] std::int64_t last_layer(std::size_t group, const std::vector<KindPlan>& plans,
                                         bool reloads) const;
-  [[nodiscard]] std::uint32_t last_kind() const; // of the decoder layers
+  void count_last_layers(std::size_t group, const std::vector<KindPlan>& plans, Share& share) const;
+  [[nodiscard]] std::uint32_t kind_at(std::int64_t before_last) const; // of the last decoder layer
   void measure_reference(const Plan& reference, const StepRun& run);
   [[nodiscard]] LoopLoad weights_of(const LayerBlock& block, bool backward) const;
   [[nodiscard]] double part_time(const Part& part, const Group& group,
