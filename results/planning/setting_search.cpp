@@ -113,23 +113,25 @@ public:
 private:
   struct Split {
     std::uint32_t kept = 0, offloaded = 0;
-    std::int64_t kept_bytes = 0, offloaded_bytes = 0;
+    std::int64_t kept_bytes = 0;
   };
   [[nodiscard]] Split with(Split split, std::size_t name, Fate fate) const {
     const bool offload = fate == Fate::offload;
     (offload ? split.offloaded : split.kept) |= 1U << name;
-    (offload ? split.offloaded_bytes : split.kept_bytes) += space_.bytes()[name];
+    split.kept_bytes += offload ? 0 : space_.bytes()[name];
     return split;
   }
 
   void visit(const Split& split, std::size_t at, std::vector<Option>& options) {
-    if (split.kept_bytes > room_ || split.offloaded_bytes > most_host_) {
+    if (split.kept_bytes > room_) {
       return;
     }
     ++search_.counts_.bounded;
     space_.set_fates(split.kept, split.offloaded, plans_);
     Option option{{saved_, split.offloaded}, bound_.share(group_, plans_, shared_), last_layer_};
-    if (search_.step_with(option.share, others_.share) >= ceiling_) {
+    // Not the bytes of all names: the last layer may keep its own, or free them early.
+    if (option.share.offloaded > most_host_ ||
+        search_.step_with(option.share, others_.share) >= ceiling_) {
       return;
     }
     if (at == free_.size()) {
