@@ -45,6 +45,7 @@ private:
   void open_some();
   [[nodiscard]] double least_of(std::size_t setting) const;
   void search();
+  [[nodiscard]] std::vector<Job> next_jobs(std::size_t setting);
   void replay(std::vector<Job> jobs);
   void note(Replayed replayed, bool named);
   void improve();
@@ -287,6 +288,23 @@ bool Planner::out_of_budget() {
   return answer_.out_of_replays || answer_.out_of_time;
 }
 
+// Half of them new, half in the order of their bounds, which is what closes the gap.
+std::vector<Job> Planner::next_jobs(std::size_t setting) {
+  std::vector<Job> jobs;
+  SettingSearch& search = *searches_[setting];
+  for (bool by_bound : {false, true}) {
+    while (jobs.size() < (by_bound ? batch : batch / 2)) {
+      const auto next =
+          by_bound ? search.take(ceiling(setting)) : search.take_new(ceiling(setting));
+      if (!next) {
+        break;
+      }
+      jobs.push_back(job_of(setting, next->choice));
+    }
+  }
+  return jobs;
+}
+
 void Planner::search() {
   opened_.assign(searches_.size(), false);
   for (;;) {
@@ -312,15 +330,7 @@ void Planner::search() {
       continue;
     }
     replays_since_opening_ += batch;
-    std::vector<Job> jobs;
-    while (jobs.size() < batch) {
-      const auto next = searches_[first_open]->take(ceiling(first_open));
-      if (!next) {
-        break;
-      }
-      jobs.push_back(job_of(first_open, next->choice));
-    }
-    replay(std::move(jobs));
+    replay(next_jobs(first_open));
   }
   if (answer_.out_of_replays) {
     improve();

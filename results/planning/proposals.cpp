@@ -1,5 +1,7 @@
 #include "results/planning/proposals.hpp"
 
+#include "policies/save_cut.hpp"
+
 #include <algorithm>
 
 namespace spillway {
@@ -34,6 +36,63 @@ Choice least_memory(const SettingSearch& search) {
   Choice choice;
   for (const GroupSpace& group : search.groups()) {
     choice.push_back(group.least());
+  }
+  return choice;
+}
+
+// What a minimum cut saves of each kind of layer when a byte costs so many seconds, kept on
+// the device.
+Choice cut_choice(const SettingSearch& search, double seconds_per_byte) {
+  Choice choice;
+  for (std::size_t g = 0; g < search.groups().size(); ++g) {
+    const GroupSpace& space = search.groups()[g];
+    const std::uint32_t kind = search.bound().groups()[g].kinds.front();
+    const LayerKind& layer = search.scenario().trace.kinds[kind];
+    SaveCosts costs;
+    for (OpIndex op = 0; op < layer.ops.size(); ++op) {
+      costs.rerun_s.push_back(search.bound().layer(kind).op_time(op, 1.0));
+    }
+    costs.price_s.assign(space.names().size(), 0.0);
+    for (TensorIndex t = 0; t < layer.tensors.size(); ++t) {
+      std::size_t group = SaveCosts::no_group;
+      for (std::size_t i = 0; i < space.names().size(); ++i) {
+        if (space.is_named(t, i) && space.may_be(i, Fate::keep)) {
+          group = i;
+          costs.price_s[i] +=
+              seconds_per_byte * static_cast<double>(layer.tensors[t].bytes.count());
+        }
+      }
+      costs.group_of.push_back(group);
+    }
+    GroupChoice& own = choice.emplace_back(space.least());
+    for (const std::size_t i : cheapest_saves(layer, costs).groups) {
+      own.saved |= 1U << i;
+    }
+  }
+  return choice;
+}
+
+// Offloads what is kept, the largest first, until it fits.
+Choice made_to_fit(const SettingSearch& search, Choice choice, const MemoryLimits& limits) {
+  while (!fits(search.bound_of(choice), limits)) {
+    GroupChoice* largest = nullptr;
+    std::uint32_t bit = 0;
+    std::int64_t most = 0;
+    for (std::size_t g = 0; g < choice.size(); ++g) {
+      const GroupSpace& space = search.groups()[g];
+      for (std::size_t i = 0; i < space.names().size(); ++i) {
+        const bool kept = (choice[g].saved & ~choice[g].offloaded) >> i & 1U;
+        if (kept && space.may_be(i, Fate::offload) && space.bytes()[i] > most) {
+          most = space.bytes()[i];
+          largest = &choice[g];
+          bit = 1U << i;
+        }
+      }
+    }
+    if (largest == nullptr) {
+      break;
+    }
+    largest->offloaded |= bit;
   }
   return choice;
 }
@@ -73,6 +132,14 @@ std::vector<Choice> propose(const SettingSearch& search, const MemoryLimits& lim
     some.hbm = least.bytes.hbm +
                static_cast<std::int64_t>(part * static_cast<double>(limits.hbm - least.bytes.hbm));
     proposed.push_back(climb(search, start, some));
+  }
+  // Prices of a byte from next to nothing to the time that copying it takes several times.
+  const double copy = 1 / store_rate(search.scenario());
+  for (const double price : {0.01, 0.1, 0.3, 1.0, 3.0}) {
+    const Choice cut = made_to_fit(search, cut_choice(search, price * copy), limits);
+    if (fits(search.bound_of(cut), limits)) {
+      proposed.push_back(climb(search, cut, limits));
+    }
   }
   return proposed;
 }

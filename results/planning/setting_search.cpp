@@ -174,24 +174,10 @@ std::vector<SettingSearch::Option> SettingSearch::options_of(std::size_t group, 
   return options;
 }
 
-// Without those that, by their bounds, take as long as another one and as much memory.
-void SettingSearch::keep_undominated(std::vector<Option>& options) const {
-  const auto key = [](const Option& o) {
-    return std::tuple(o.share.time.back(), o.share.kept, o.share.offloaded, o.choice);
-  };
+void SettingSearch::sort_by_time(std::vector<Option>& options) {
+  const auto key = [](const Option& o) { return std::tuple(o.share.time.back(), o.choice); };
   std::sort(options.begin(), options.end(),
             [&](const Option& one, const Option& other) { return key(one) < key(other); });
-  std::vector<Option> front;
-  for (Option& option : options) {
-    const bool dominated = std::any_of(front.begin(), front.end(), [&](const Option& other) {
-      return other.share.kept + other.last_layer <= option.share.kept + option.last_layer &&
-             other.share.offloaded <= option.share.offloaded;
-    });
-    if (!dominated) {
-      front.push_back(std::move(option));
-    }
-  }
-  options = std::move(front);
 }
 
 // Of every option at least this.
@@ -215,6 +201,7 @@ void SettingSearch::open(double ceiling, const MemoryLimits& limits) {
   }
   limits_ = limits;
   queue_ = {};
+  new_ = {};
   partner_.clear();
   Need least_other = least_need({});
   if (groups_.size() == 2) {
@@ -226,7 +213,7 @@ void SettingSearch::open(double ceiling, const MemoryLimits& limits) {
   }
   if (groups_.size() == 2) {
     partner_ = options_of(1 - main_group_, least_need(main_), ceiling, limits);
-    keep_undominated(partner_);
+    sort_by_time(partner_);
   } else {
     partner_.push_back({{}, least_need({}).share, 0});
   }
@@ -241,6 +228,7 @@ void SettingSearch::open(double ceiling, const MemoryLimits& limits) {
   for (std::uint32_t i = 0; i < main_.size(); ++i) {
     push(i, 0);
   }
+  new_ = queue_;
 }
 
 bool SettingSearch::fits(const Option& one, const Option& other) const {
@@ -263,29 +251,47 @@ double SettingSearch::least() const {
   return queue_.empty() ? std::numeric_limits<double>::infinity() : queue_.top().least;
 }
 
+// None: the two together take too long, or need too much memory.
+std::optional<SettingSearch::Next> SettingSearch::choice_of(const Node& node, double ceiling) {
+  const Option& main = main_[node.main];
+  const Option& partner = partner_[node.partner];
+  Next next;
+  next.bound_s = step_with(main.share, partner.share);
+  if (next.bound_s >= ceiling) {
+    return std::nullopt;
+  }
+  next.choice.resize(groups_.size());
+  next.choice[main_group_] = main.choice;
+  if (groups_.size() == 2) {
+    next.choice[1 - main_group_] = partner.choice;
+  }
+  const MemoryLimits bytes = bound_of(next.choice).bytes;
+  if (bytes.hbm > limits_.hbm || bytes.host > limits_.host) {
+    ++counts_.too_large;
+    return std::nullopt;
+  }
+  return next;
+}
+
 std::optional<SettingSearch::Next> SettingSearch::take(double ceiling) {
   while (!queue_.empty() && queue_.top().least < ceiling) {
     const Node node = queue_.top();
     queue_.pop();
     push(node.main, node.partner + 1);
-    const Option& main = main_[node.main];
-    const Option& partner = partner_[node.partner];
-    const double bound = step_with(main.share, partner.share);
-    if (bound >= ceiling) {
-      continue;
-    }
-    Next next;
-    next.choice.resize(groups_.size());
-    next.choice[main_group_] = main.choice;
-    if (groups_.size() == 2) {
-      next.choice[1 - main_group_] = partner.choice;
-    }
-    next.bound_s = bound;
-    const MemoryLimits bytes = bound_of(next.choice).bytes;
-    if (bytes.hbm <= limits_.hbm && bytes.host <= limits_.host) {
+    if (std::optional<Next> next = choice_of(node, ceiling)) {
       return next;
     }
-    ++counts_.too_large;
+  }
+  return std::nullopt;
+}
+
+std::optional<SettingSearch::Next> SettingSearch::take_new(double ceiling) {
+  while (!new_.empty() && new_.top().least < ceiling) {
+    const Node node = new_.top();
+    new_.pop();
+    if (std::optional<Next> next = choice_of(node, ceiling)) {
+      return next;
+    }
   }
   return std::nullopt;
 }

@@ -55,6 +55,9 @@ public:
     double bound_s = 0;
   };
   [[nodiscard]] std::optional<Next> take(double ceiling);
+  // The same for what was not looked at before of the kind with most bytes: more different
+  // choices, sooner. take() will come to them again.
+  [[nodiscard]] std::optional<Next> take_new(double ceiling);
 
 private:
   struct Option {
@@ -77,10 +80,11 @@ private:
                                                double ceiling, const MemoryLimits& limits);
   class Splitter;
   [[nodiscard]] Need least_need(const std::vector<Option>& options) const;
-  void keep_undominated(std::vector<Option>& options) const;
+  static void sort_by_time(std::vector<Option>& options);
   [[nodiscard]] double step_with(const StepBound::Share& share, const StepBound::Share& more) const;
   [[nodiscard]] bool fits(const Option& one, const Option& other) const;
   void push(std::uint32_t main, std::uint32_t partner);
+  [[nodiscard]] std::optional<Next> choice_of(const Node& node, double ceiling);
 
   Scenario scenario_;
   RateCache cache_;
@@ -92,7 +96,7 @@ private:
   std::size_t main_group_ = 0;
   std::vector<Option> main_, partner_;
   std::vector<StepBound::Share> partner_least_; // of this and all later ones
-  std::priority_queue<Node> queue_;
+  std::priority_queue<Node> queue_, new_;       // of all; of main ones with their first partner
   Counts counts_;
 };
 

@@ -50,7 +50,8 @@ TEST_CASE("What plan prints can be pasted into a scenario and runs as it says") 
 
 TEST_CASE("plan says the same on any number of threads") {
   const Arguments question{"plan", gb200, "--micro-batch", "4,8", "--json", "-"};
-  CHECK(ask(question + Arguments{"--jobs", "1"}).out == ask(question + Arguments{"--jobs", "3"}).out);
+  CHECK(ask(question + Arguments{"--jobs", "1"}).out ==
+        ask(question + Arguments{"--jobs", "3"}).out);
 }
 
 TEST_CASE("plan respects pins and limits") {
@@ -60,8 +61,8 @@ TEST_CASE("plan respects pins and limits") {
   CHECK(contains(pinned["plan"]["policy_yaml"].get<std::string>(), "query_proj: offload"));
   CHECK_FALSE(contains(free["plan"]["policy_yaml"].get<std::string>(), "query_proj: offload"));
   CHECK(pinned["plan"]["result"]["step_time_s"] > free["plan"]["result"]["step_time_s"]);
-  const Json small = plan_of({"--brief", "--micro-batch", "8", "--hbm-limit", "120 GB",
-                              "--host-limit", "50 GB"});
+  const Json small =
+      plan_of({"--brief", "--micro-batch", "8", "--hbm-limit", "120 GB", "--host-limit", "50 GB"});
   CHECK(small["plan"]["result"]["peak_hbm_bytes"].get<double>() <= 120e9);
   CHECK(small["plan"]["result"]["peak_host_bytes"].get<double>() <= 50e9);
   CHECK(small["plan"]["result"]["step_time_s"] > free["plan"]["result"]["step_time_s"]);
@@ -71,9 +72,9 @@ TEST_CASE("plan says why, and what else there is") {
   const ProgramResult result = ask({"plan", gb200, "--micro-batch", "4,8"});
   CHECK(result.exit_code == 0);
   for (const char* part :
-       {"times as fast as the best named policy", "of 2.4e+14 in 2 settings", "spares ",
-        "behind ", "operations for a byte to carry", "more than HBM has", "Free transfers: ",
-        "Time against memory: ", "Largest micro-batch that fits",
+       {"times as fast as the best named policy", "of 2.4e+14 in 2 settings", "spares ", "behind ",
+        "operations for a byte to carry", "more than HBM has",
+        "Free transfers: ", "Time against memory: ", "Largest micro-batch that fits",
         "save does not fit; the smallest change that helps", "If one thing were different",
         "the host link at half its rate", "one more GPU on each CPU"}) {
     CAPTURE(part);
@@ -82,8 +83,8 @@ TEST_CASE("plan says why, and what else there is") {
 }
 
 TEST_CASE("plan varies other keys, and lists what cannot be") {
-  const Json plan = plan_of({"--brief", "--micro-batch", "8", "--axis",
-                             "parallel.fsdp=16,32", "--axis", "parallel.expert=4,8"});
+  const Json plan = plan_of({"--brief", "--micro-batch", "8", "--axis", "parallel.fsdp=16,32",
+                             "--axis", "parallel.expert=4,8"});
   REQUIRE(plan["settings"].size() == 4);
   CHECK(contains(plan["settings"][0]["impossible"].get<std::string>(), "gpus"));
   CHECK(plan["settings"][1].contains("tokens_per_s_per_gpu")); // 16 x 8
@@ -91,8 +92,7 @@ TEST_CASE("plan varies other keys, and lists what cannot be") {
 }
 
 TEST_CASE("plan ends with status 1 where nothing fits") {
-  const ProgramResult result =
-      ask({"plan", gb200, "--micro-batch", "8", "--hbm-limit", "20 GB"});
+  const ProgramResult result = ask({"plan", gb200, "--micro-batch", "8", "--hbm-limit", "20 GB"});
   CHECK(result.exit_code == 1);
   CHECK(contains(result.out, "Nothing fits"));
 }
@@ -106,8 +106,7 @@ TEST_CASE("plan stops at limits of its own, and says so") {
 }
 
 TEST_CASE("plan writes every replay as CSV") {
-  const ProgramResult result =
-      ask({"plan", gb200, "--micro-batch", "8", "--brief", "--csv", "-"});
+  const ProgramResult result = ask({"plan", gb200, "--micro-batch", "8", "--brief", "--csv", "-"});
   CHECK(result.exit_code == 0);
   CHECK(result.out.starts_with("batch.micro,batch.accumulation,scenario,policy,verdict,"));
   CHECK(contains(result.out, "\n8,1,deepseek-v3-gb200,plan,fits,"));
