@@ -42,22 +42,20 @@ std::string percent_text(double fraction) {
 std::string alternatives_text(const TensorAnswer& tensor) {
   std::vector<std::string> parts;
   for (const Alternative& other : tensor.alternatives) {
-    std::string text;
+    std::string text = percent_text(other.slower);
     if (other.hbm_over > 0) {
-      text = fmt::format("{} more than HBM has", bytes_text(other.hbm_over));
+      text = fmt::format("{} over HBM", bytes_text(other.hbm_over));
     } else if (other.host_over > 0) {
-      text = fmt::format("{} more than host memory has", bytes_text(other.host_over));
-    } else {
-      text = fmt::format("{} time", percent_text(other.slower));
+      text = fmt::format("{} over host memory", bytes_text(other.host_over));
     }
-    parts.push_back(fmt::format("{}: {}", fate_name(other.fate), text));
+    parts.push_back(fmt::format("{} {}", fate_name(other.fate), text));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 std::string reason_text(const TensorAnswer& tensor) {
   const std::string store =
-      fmt::format("a store of {} behind {} of forward", format_seconds(tensor.store),
+      fmt::format("store {} behind {} of forward", format_seconds(tensor.store),
                   format_seconds(tensor.forward));
   if (tensor.is_input) {
     return "the layer is recomputed from it" + (tensor.fate == Fate::offload ? "; " + store : "");
@@ -74,9 +72,9 @@ std::string reason_text(const TensorAnswer& tensor) {
     return "saving it spares nothing";
   }
   if (tensor.rerun_flops_per_byte < 1) {
-    return fmt::format("re-run in {}, without any product", format_seconds(tensor.rerun));
+    return fmt::format("re-run in {}, no product", format_seconds(tensor.rerun));
   }
-  return fmt::format("re-run in {}: {:.0f} operations for a byte to carry",
+  return fmt::format("re-run in {}: {:.0f} operations per byte to carry",
                      format_seconds(tensor.rerun), tensor.rerun_flops_per_byte);
 }
 
@@ -164,7 +162,7 @@ void add_tensors(std::string& text, const std::vector<TensorAnswer>& tensors) {
                std::string(fate_name(tensor.fate)) + (tensor.pinned ? " (pinned)" : ""),
                bytes_text(tensor.bytes), alternatives_text(tensor), reason_text(tensor)});
   }
-  text += "\nWhy: the whole step with another fate, and what one layer takes alone\n" +
+  text += "\nWhy: what the step takes more with another fate, and what one layer takes alone\n" +
           table.render("  ");
   if (!unused.empty()) {
     text += "  not read by backward as it is: " + unused + "\n";

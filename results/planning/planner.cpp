@@ -1,6 +1,7 @@
 #include "results/planning/planner.hpp"
 
 #include "results/parallel.hpp"
+#include "results/planning/plan_parts.hpp"
 #include "results/planning/proposals.hpp"
 
 #include <algorithm>
@@ -74,23 +75,14 @@ private:
 };
 
 MemoryLimits Planner::limits(std::size_t setting) const {
-  const Scenario& scenario = searches_[setting]->scenario();
-  const auto least = [](double own, const std::optional<double>& asked) {
-    return static_cast<std::int64_t>(asked ? std::min(own, *asked) : own);
-  };
-  return {least(hbm_limit(scenario.runtime, scenario.device), question_.hbm_limit),
-          least(host_limit(scenario.runtime, scenario.device), question_.host_limit)};
+  return limits_of(question_, searches_[setting]->scenario());
 }
 
 Job Planner::job_of(std::size_t setting, const Choice& choice) const {
   Job job;
   job.setting = setting;
   job.choice = choice;
-  job.policy.name = "plan";
-  const std::vector<GroupSpace>& groups = searches_[setting]->groups();
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    groups[g].write(choice[g], job.policy);
-  }
+  job.policy = policy_of(*searches_[setting], choice);
   return job;
 }
 
@@ -132,8 +124,7 @@ void Planner::note(Replayed replayed, bool named) {
   const MemoryLimits most = limits(replayed.setting);
   SettingOutcome& outcome = answer_.settings[replayed.setting];
   replayed.seconds_per_token = replayed.result.step_time_s / outcome.tokens;
-  replayed.fits =
-      replayed.result.peak_hbm_bytes <= most.hbm && replayed.result.peak_host_bytes <= most.host;
+  replayed.fits = fits(replayed.result, most);
   const std::size_t index = answer_.replayed.size();
   const auto take = [&](std::optional<std::size_t>& best) {
     if (replayed.fits &&

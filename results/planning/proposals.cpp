@@ -134,7 +134,7 @@ std::vector<Choice> propose(const SettingSearch& search, const MemoryLimits& lim
     proposed.push_back(climb(search, start, some));
   }
   // Prices of a byte from next to nothing to the time that copying it takes several times.
-  const double copy = 1 / store_rate(search.scenario());
+  const double copy = 1 / copy_rate(search.scenario(), PriceOf::store);
   for (const double price : {0.01, 0.1, 0.3, 1.0, 3.0}) {
     const Choice cut = made_to_fit(search, cut_choice(search, price * copy), limits);
     if (fits(search.bound_of(cut), limits)) {

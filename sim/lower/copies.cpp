@@ -5,19 +5,6 @@
 #include <algorithm>
 
 namespace spillway {
-namespace {
-
-// Where copies stand in the layer loop; serialized ones stand where they would
-// otherwise run beside kernels.
-CopySchedule places_of(const RuntimeSpec& runtime) {
-  if (runtime.schedule != CopySchedule::serialized) {
-    return runtime.schedule;
-  }
-  return runtime.rotated ? CopySchedule::pipelined : CopySchedule::loop_bound;
-}
-
-} // namespace
-
 std::size_t RankEmitter::offloaded_index(std::size_t layer, TensorIndex tensor) const {
   const std::vector<OffloadedTensor>& all = context_.program_of(layer).offloaded;
   const auto found = std::find_if(all.begin(), all.end(), [&](const OffloadedTensor& offloaded) {
@@ -82,7 +69,7 @@ void RankEmitter::reload_all(std::size_t layer, TaskId after, bool peeled) {
 void RankEmitter::before_forward(std::size_t layer, TaskId top) {
   const LayerInstance& instance = context_.layers[layer];
   const LayerProgram& program = context_.program_of(layer);
-  switch (places_of(context_.scenario.runtime)) {
+  switch (copy_places(context_.scenario.runtime)) {
   case CopySchedule::pipelined:
     if (!instance.first_of_loop()) { // carried over from the layer before
       // All could start now and one engine serves them one by one, in an order that
@@ -107,7 +94,7 @@ void RankEmitter::before_forward(std::size_t layer, TaskId top) {
   case CopySchedule::loop_bound: break;
   }
   // The layer input is there from the top, so its store need not wait for a step.
-  if (places_of(context_.scenario.runtime) != CopySchedule::pipelined) {
+  if (copy_places(context_.scenario.runtime) != CopySchedule::pipelined) {
     for (std::size_t k = 0; k < program.offloaded.size(); ++k) {
       if (program.offloaded[k].is_input) {
         store(layer, k, top);
@@ -119,7 +106,7 @@ void RankEmitter::before_forward(std::size_t layer, TaskId top) {
 void RankEmitter::before_forward_step(std::size_t layer, const ProgramStep& step, TaskId task) {
   // Pipelined: one buffer, so a tensor may not be produced before the layer
   // before it has been stored.
-  if (places_of(context_.scenario.runtime) == CopySchedule::pipelined &&
+  if (copy_places(context_.scenario.runtime) == CopySchedule::pipelined &&
       !context_.layers[layer].first_of_loop()) {
     for (const TensorIndex tensor : step.stores) {
       context_.graph.depend(task, tasks_[layer - 1].stores[offloaded_index(layer - 1, tensor)]);
@@ -128,7 +115,7 @@ void RankEmitter::before_forward_step(std::size_t layer, const ProgramStep& step
 }
 
 void RankEmitter::after_forward_step(std::size_t layer, const ProgramStep& step, TaskId task) {
-  const CopySchedule schedule = places_of(context_.scenario.runtime);
+  const CopySchedule schedule = copy_places(context_.scenario.runtime);
   if (schedule != CopySchedule::pipelined) {
     for (const TensorIndex tensor : step.stores) {
       store(layer, offloaded_index(layer, tensor), task);
@@ -137,7 +124,7 @@ void RankEmitter::after_forward_step(std::size_t layer, const ProgramStep& step,
 }
 
 void RankEmitter::after_forward(std::size_t layer) {
-  const CopySchedule schedule = places_of(context_.scenario.runtime);
+  const CopySchedule schedule = copy_places(context_.scenario.runtime);
   const LayerInstance& instance = context_.layers[layer];
   const auto wait_for_stores_of = [&](std::size_t other) {
     const std::vector<TaskId>& stores = tasks_[other].stores;
@@ -179,7 +166,7 @@ void RankEmitter::release_staging(std::size_t layer, TaskId after) {
 void RankEmitter::before_backward(std::size_t layer, TaskId top) {
   const LayerInstance& instance = context_.layers[layer];
   const RuntimeSpec& runtime = context_.scenario.runtime;
-  switch (places_of(runtime)) {
+  switch (copy_places(runtime)) {
   case CopySchedule::serialized:
   case CopySchedule::loop_bound: reload_all(layer, top, false); break;
   case CopySchedule::pipelined: {
@@ -217,7 +204,7 @@ void RankEmitter::before_backward(std::size_t layer, TaskId top) {
 }
 
 void RankEmitter::before_backward_step(std::size_t layer, const ProgramStep& step) {
-  const CopySchedule schedule = places_of(context_.scenario.runtime);
+  const CopySchedule schedule = copy_places(context_.scenario.runtime);
   if (schedule == CopySchedule::pipelined && step.is_attention_backward &&
       !context_.layers[layer].first_of_loop() && !reloads_at_top(layer - 1)) {
     reload_all(layer - 1, last_compute_, false);
@@ -227,7 +214,7 @@ void RankEmitter::before_backward_step(std::size_t layer, const ProgramStep& ste
 // A tensor that is used up early leaves its buffer to the one of the next layer. Layers of
 // one loop share a program, so `step` means the same in both.
 void RankEmitter::after_backward_step(std::size_t layer, std::uint32_t step, TaskId task) {
-  if (places_of(context_.scenario.runtime) == CopySchedule::pipelined &&
+  if (copy_places(context_.scenario.runtime) == CopySchedule::pipelined &&
       !context_.layers[layer].first_of_loop() && reloads_at_top(layer - 1)) {
     const std::vector<OffloadedTensor>& all = context_.program_of(layer - 1).offloaded;
     for (std::size_t k = 0; k < all.size(); ++k) {

@@ -1,7 +1,5 @@
 #include "sim/lower/layer_bound.hpp"
 
-#include "sim/lower/pricing.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,15 +9,6 @@
 namespace spillway {
 namespace {
 
-double copy_rate(const Scenario& scenario, PriceOf of) {
-  const Device& device = scenario.device;
-  const bool to_host = of == PriceOf::store || of == PriceOf::peeled_store;
-  const double pool = device.host_pool_rate.value / static_cast<double>(ranks_per_cpu(scenario));
-  const double rate = std::min({to_host ? device.d2h_rate.value : device.h2d_rate.value,
-                                copy_limit(device, of, scenario.runtime.schedule), pool});
-  return device.duplex_rate ? std::min(rate, device.duplex_rate->value) : rate;
-}
-
 // Seconds of one copy that shares only with the same copy of the CPU's other ranks.
 double copy_time(const Scenario& scenario, PriceOf of, std::int64_t bytes) {
   const Device& device = scenario.device;
@@ -28,189 +17,11 @@ double copy_time(const Scenario& scenario, PriceOf of, std::int64_t bytes) {
          static_cast<double>(bytes) / copy_rate(scenario, of);
 }
 
-CopySchedule places_of(const RuntimeSpec& runtime) {
-  if (runtime.schedule != CopySchedule::serialized) {
-    return runtime.schedule;
-  }
-  return runtime.rotated ? CopySchedule::pipelined : CopySchedule::loop_bound;
-}
-
 } // namespace
-
-double store_rate(const Scenario& scenario) {
-  return copy_rate(scenario, PriceOf::store);
-}
-
-std::int64_t ranks_per_cpu(const Scenario& scenario) {
-  return std::min(scenario.device.gpus_per_cpu, scenario.parallel.gpus);
-}
-
-CollectiveTime solo_collective(const CostModel& cost, const Work& work, std::int64_t ranks) {
-  const CollectiveCost c = cost.collective(work);
-  if (c.amount == 0) {
-    return {};
-  }
-  const Device& d = cost.device();
-  const double link = c.amount * c.scale_up_weight / d.scale_up_rate.value;
-  double slowest = std::max(
-      {link, c.amount * c.scale_out_weight / d.scale_out_rate.value,
-       c.amount * c.host_weight * static_cast<double>(ranks) / d.host_pool_rate.value,
-       c.amount * c.link_weight / d.d2h_rate.value, c.amount * c.link_weight / d.h2d_rate.value});
-  if (d.duplex_rate) {
-    slowest = std::max(slowest, 2 * c.amount * c.link_weight / d.duplex_rate->value);
-  }
-  return {c.latency.count() + slowest, link};
-}
-
-double WeightTraffic::end_of(double start, double alone, double Piece::*share) const {
-  double now = start;
-  for (const Piece& piece : pieces_) {
-    if (piece.to <= now) {
-      continue;
-    }
-    const double before = std::max(0.0, piece.from - now);
-    if (alone <= before) {
-      break;
-    }
-    alone -= before;
-    now += before;
-    const double done = (piece.to - now) * (piece.*share);
-    if (alone <= done) {
-      return now + alone / (piece.*share);
-    }
-    alone -= done;
-    now = piece.to;
-  }
-  return now + alone;
-}
-
-namespace {
-
-// What a flow's unit takes from what it shares, as the ranks of a CPU do it together.
-struct Loads {
-  double scale_up = 0, scale_out = 0, pool = 0, d2h = 0, h2d = 0, duplex = 0;
-};
-constexpr std::array load_members{&Loads::scale_up, &Loads::scale_out, &Loads::pool,
-                                  &Loads::d2h,      &Loads::h2d,       &Loads::duplex};
-
-Loads loads_of(const CollectiveCost& cost) {
-  return {cost.scale_up_weight, cost.scale_out_weight, cost.host_weight,
-          cost.link_weight,     cost.link_weight,      2 * cost.link_weight};
-}
-
-Loads capacities(const Scenario& scenario) {
-  const Device& d = scenario.device;
-  const double none = std::numeric_limits<double>::infinity();
-  return {d.scale_up_rate.value,
-          d.scale_out_rate.value,
-          d.host_pool_rate.value / static_cast<double>(ranks_per_cpu(scenario)),
-          d.d2h_rate.value,
-          d.h2d_rate.value,
-          d.duplex_rate ? d.duplex_rate->value : none};
-}
-
-double fastest(const Loads& loads, const Loads& capacity) {
-  double rate = std::numeric_limits<double>::infinity();
-  for (const auto member : load_members) {
-    if (loads.*member > 0) {
-      rate = std::min(rate, capacity.*member / (loads.*member));
-    }
-  }
-  return rate;
-}
-
-Loads operator+(Loads one, const Loads& other) {
-  for (const auto member : load_members) {
-    one.*member += other.*member;
-  }
-  return one;
-}
-
-Loads times(Loads loads, double rate) {
-  for (const auto member : load_members) {
-    loads.*member *= rate;
-  }
-  return loads;
-}
-
-// The rate that is left beside flows that use `taken`, as a share of the rate alone.
-double share_beside(const Loads& loads, double limit, const Loads& taken, const Loads& capacity) {
-  Loads left = capacity;
-  for (const auto member : load_members) {
-    left.*member -= taken.*member;
-  }
-  const double share =
-      std::min(limit, fastest(loads, left)) / std::min(limit, fastest(loads, capacity));
-  return std::isfinite(share) ? std::clamp(share, 1e-3, 1.0) : 1.0;
-}
-
-// What max-min fairness leaves to a flow at least while others of `beside` run.
-double least_rate(const Loads& loads, const Loads& beside, const Loads& capacity) {
-  double rate = std::numeric_limits<double>::infinity();
-  for (const auto member : load_members) {
-    if (loads.*member > 0) {
-      rate = std::min(rate, capacity.*member / (loads.*member + beside.*member));
-    }
-  }
-  return rate;
-}
-
-} // namespace
-
-// A gather has at least what fairness leaves to it when an exchange, a store and a reload
-// run beside it, and none of these has more than what the gather then leaves.
-WeightTraffic::WeightTraffic(const Scenario& scenario, const LayerKind& kind, const CostModel& cost,
-                             bool backward) {
-  if (!scenario.runtime.overlap_collectives) {
-    return;
-  }
-  const Loads capacity = capacities(scenario);
-  Loads exchange;
-  for (const Op& op : kind.ops) {
-    if (op.work.kind == WorkKind::all_to_all) {
-      exchange = loads_of(cost.collective(op.work));
-    }
-  }
-  const Loads store{0, 0, 1, 1, 0, 1};
-  const Loads reload{0, 0, 1, 0, 1, 1};
-  const CopySchedule schedule = scenario.runtime.schedule;
-  const double store_limit = copy_limit(scenario.device, PriceOf::store, schedule);
-  const double reload_limit = copy_limit(scenario.device, PriceOf::reload, schedule);
-  const double no_limit = std::numeric_limits<double>::infinity();
-  double now = 0;
-  for (std::size_t g = 0; g < weight_group_count; ++g) {
-    Piece piece{0, 0, 0, 0, 0};
-    Work work;
-    work.bytes = Bytes{kind.parameters[g] * bytes_per_element(scenario.precision.compute)};
-    work.group = scenario.trace.shard_group[g];
-    for (const WorkKind what : {WorkKind::reduce_scatter, WorkKind::all_gather}) {
-      work.kind = what;
-      const CollectiveCost c = cost.collective(work);
-      if (c.amount == 0 || (what == WorkKind::reduce_scatter && !backward)) {
-        continue;
-      }
-      const Loads own = loads_of(c);
-      const Loads taken = times(own, least_rate(own, exchange + store + reload, capacity));
-      const auto share = [&](double& place, const Loads& loads, double limit) {
-        place = std::max(place, share_beside(loads, limit, taken, capacity));
-      };
-      share(piece.exchange, exchange, no_limit);
-      share(piece.store, store, store_limit);
-      share(piece.reload, reload, reload_limit);
-      if (what == WorkKind::all_gather) {
-        piece.from = now + c.latency.count();
-        piece.to = now = piece.from + c.amount / fastest(own, capacity);
-      }
-    }
-    if (piece.to > piece.from) {
-      pieces_.push_back(piece);
-    }
-  }
-}
 
 LayerBound::LayerBound(const Scenario& scenario, std::uint32_t kind, CostModel cost)
     : kind_(&scenario.trace.kinds[kind]), cost_(std::move(cost)),
-      places_(places_of(scenario.runtime)),
+      places_(copy_places(scenario.runtime)),
       serialized_(scenario.runtime.schedule == CopySchedule::serialized),
       exposed_collectives_(!scenario.runtime.overlap_collectives),
       reload_at_top_above_(scenario.framework.reload_at_top_above.value) {

@@ -12,7 +12,7 @@
 
 #include "hw_models/cost.hpp"
 #include "sim/lower/program.hpp"
-#include "sim/lower/scenario.hpp"
+#include "sim/lower/traffic_bound.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -37,24 +37,6 @@ struct DirectionBound {
   [[nodiscard]] double of(std::int64_t layers) const {
     return layers == 0 ? 0 : first + static_cast<double>(layers - 1) * next + edge;
   }
-};
-
-// What else moves while a layer runs: from its top on the weights of the next one are
-// gathered. A collective or copy that meets them gets a share of the rate that it has alone.
-class WeightTraffic {
-public:
-  struct Piece {
-    double from = 0, to = 0; // seconds after the layer's top, alone on the machine
-    double exchange = 1, store = 1, reload = 1; // shares, at most
-  };
-  WeightTraffic() = default; // nothing
-  WeightTraffic(const Scenario& scenario, const LayerKind& kind, const CostModel& cost,
-                bool backward);
-  // When something ends that begins at `start` and would take `alone`.
-  [[nodiscard]] double end_of(double start, double alone, double Piece::*share) const;
-
-private:
-  std::vector<Piece> pieces_; // in order
 };
 
 // What the clock of a board follows from (clock.hpp), seconds at speed 1.
@@ -138,15 +120,5 @@ private:
   std::vector<CopyTimes> copies_; // by tensor
   std::vector<double> save_;      // by tensor: time to write it if it is kept
 };
-
-// Seconds that a collective takes alone, and what of them its link between GPUs is busy.
-struct CollectiveTime {
-  double total = 0, link = 0;
-};
-[[nodiscard]] CollectiveTime solo_collective(const CostModel& cost, const Work& work,
-                                             std::int64_t ranks_per_cpu);
-// Bytes per second of one GPU's stores when all GPUs of the CPU store.
-[[nodiscard]] double store_rate(const Scenario& scenario);
-[[nodiscard]] std::int64_t ranks_per_cpu(const Scenario& scenario);
 
 } // namespace spillway

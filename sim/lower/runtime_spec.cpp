@@ -158,4 +158,11 @@ double read_routing_imbalance(const YamlNode& node, Diagnostics& diagnostics) {
   return imbalance;
 }
 
+CopySchedule copy_places(const RuntimeSpec& runtime) {
+  if (runtime.schedule != CopySchedule::serialized) {
+    return runtime.schedule;
+  }
+  return runtime.rotated ? CopySchedule::pipelined : CopySchedule::loop_bound;
+}
+
 } // namespace spillway

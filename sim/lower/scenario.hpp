@@ -46,6 +46,10 @@ struct RuntimeSpec {
   bool offload_last_layer = true;
 };
 
+// Where copies stand in the layer loop; serialized ones stand where they would otherwise
+// run beside kernels.
+[[nodiscard]] CopySchedule copy_places(const RuntimeSpec& runtime);
+
 // Per GPU, in bytes, on a device that may differ in its coefficients.
 [[nodiscard]] double hbm_limit(const RuntimeSpec& runtime, const Device& device);
 [[nodiscard]] double host_share(const Device& device); // of its CPU's memory

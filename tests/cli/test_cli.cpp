@@ -84,7 +84,7 @@ TEST_CASE("--help of a command lists all of its options and no others") {
 TEST_CASE("Unknown commands and options are refused with the nearest name") {
   check_refused({"ru"}, "error: unknown command 'ru'\n      did you mean 'run'?\n");
   check_refused({"frobnicate"}, "error: unknown command 'frobnicate'\n"
-                                "      known: run, compare, explain, validate, calibrate, "
+                                "      known: run, compare, plan, explain, validate, calibrate, "
                                 "replay, infer, catalog, fields, completion, man\n");
   check_refused({"run", gb200, "--polcy", "remat"},
                 "error: unknown option '--polcy' of 'run'\n      did you mean '--policy'?\n");

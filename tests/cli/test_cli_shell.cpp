@@ -14,9 +14,9 @@ using namespace spillway;
 
 namespace {
 
-const std::vector<std::string> commands{"run",       "compare",    "explain", "validate",
-                                        "calibrate", "replay",     "infer",   "catalog",
-                                        "fields",    "completion", "man"};
+const std::vector<std::string> commands{"run",      "compare",   "plan",       "explain",
+                                        "validate", "calibrate", "replay",     "infer",
+                                        "catalog",  "fields",    "completion", "man"};
 
 // The options that --help of a command lists.
 std::vector<std::string> options_of(const std::string& command) {

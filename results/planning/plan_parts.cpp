@@ -1,0 +1,51 @@
+#include "results/planning/plan_parts.hpp"
+
+#include "results/parallel.hpp"
+
+#include <algorithm>
+
+namespace spillway {
+
+const Replayed& best_of(const PlanAnswer& answer) {
+  return answer.replayed[*answer.best];
+}
+
+PolicySpec policy_of(const SettingSearch& search, const Choice& choice) {
+  PolicySpec policy;
+  policy.name = "plan";
+  for (std::size_t g = 0; g < choice.size(); ++g) {
+    search.groups()[g].write(choice[g], policy);
+  }
+  return policy;
+}
+
+std::vector<RunResult> replay_all(const SettingSearch& search,
+                                  const std::vector<PolicySpec>& policies, Folding folding,
+                                  unsigned threads) {
+  std::vector<RunResult> results(policies.size());
+  run_jobs(
+      policies.size(), threads, [&] { return search.rates(); },
+      [&](std::size_t i, RateCache& cache) {
+        results[i] = simulate(search.scenario(), policies[i], cache, folding).result;
+      });
+  return results;
+}
+
+MemoryLimits limits_of(const PlanQuestion& question, const Scenario& scenario) {
+  const double hbm = hbm_limit(scenario.runtime, scenario.device);
+  const double host = host_limit(scenario.runtime, scenario.device);
+  return {static_cast<std::int64_t>(std::min(hbm, question.hbm_limit.value_or(hbm))),
+          static_cast<std::int64_t>(std::min(host, question.host_limit.value_or(host)))};
+}
+
+bool fits(const RunResult& result, const MemoryLimits& limits) {
+  return result.peak_hbm_bytes <= limits.hbm && result.peak_host_bytes <= limits.host;
+}
+
+Fate fate_in(GroupChoice choice, std::size_t name) {
+  return (choice.saved >> name & 1U) == 0       ? Fate::recompute
+         : (choice.offloaded >> name & 1U) != 0 ? Fate::offload
+                                                : Fate::keep;
+}
+
+} // namespace spillway
