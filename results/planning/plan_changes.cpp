@@ -32,12 +32,16 @@ FamilyAnswer largest_of(const PlanQuestion& question, const Scenario& scenario,
   RateCache cache;
   const MemoryLimits limits = limits_of(question, scenario);
   FamilyAnswer answer{title, 0, 0};
-  const auto try_at = [&](std::int64_t micro) {
-    BatchSpec batch = scenario.batch;
-    batch.micro = micro;
-    if (!routes_evenly(scenario.model, scenario.parallel, batch)) {
-      return false;
+  // Routing is even at multiples of one number of sequences only.
+  std::int64_t unit = 1;
+  for (BatchSpec batch = scenario.batch; unit <= largest_micro_batch; ++unit) {
+    batch.micro = unit;
+    if (routes_evenly(scenario.model, scenario.parallel, batch)) {
+      break;
     }
+  }
+  const auto try_at = [&](std::int64_t units) {
+    const std::int64_t micro = units * unit;
     const RunResult result =
         simulate(at_micro_batch(scenario, micro), policy, cache, question.folding).result;
     if (!fits(result, limits)) {
@@ -50,11 +54,11 @@ FamilyAnswer largest_of(const PlanQuestion& question, const Scenario& scenario,
     return true;
   };
   std::int64_t fails = 1;
-  while (fails <= largest_micro_batch && try_at(fails)) {
+  while (fails * unit <= largest_micro_batch && try_at(fails)) {
     fails *= 2;
   }
   // Memory grows with the micro-batch.
-  for (std::int64_t low = answer.largest; fails - low > 1;) {
+  for (std::int64_t low = answer.largest / unit; fails - low > 1;) {
     const std::int64_t middle = low + (fails - low) / 2;
     (try_at(middle) ? low : fails) = middle;
   }
@@ -161,10 +165,11 @@ std::vector<ChangeAnswer> changes_of(const PlanQuestion& question, unsigned thre
     if (fits(simulate(scenario, policy, cache, question.folding).result, limits)) {
       continue;
     }
-    Choice own;
-    for (const GroupSpace& group : search.groups()) {
-      own.push_back(group.choice_of(policy, scenario.trace, scenario.framework));
+    const std::optional<Choice> asked = exact_choice(search, policy);
+    if (!asked) {
+      continue;
     }
+    const Choice& own = *asked;
     ChangeAnswer answer;
     answer.policy = policy.name;
     std::optional<std::pair<Choice, RunResult>> found;
@@ -200,9 +205,11 @@ std::vector<std::pair<std::string, Assignments>> variations_of(const Scenario& s
                    Assignments{{"batch.micro", number(scenario.batch.micro + 1)}});
   all.emplace_back("sequences twice as long",
                    Assignments{{"batch.sequence", number(2 * scenario.batch.sequence)}});
-  if (scenario.model.experts > 0 && scenario.parallel.expert > 1) {
+  constexpr double uneven = 1.5;
+  if (scenario.model.experts > 0 && static_cast<double>(scenario.parallel.expert) >= uneven &&
+      scenario.batch.routing_imbalance < uneven) {
     all.emplace_back("1.5 times the mean load on the busiest GPU's experts",
-                     Assignments{{"routing.imbalance", "1.5"}});
+                     Assignments{{"routing.imbalance", fmt::format("{}", uneven)}});
   }
   const auto half = [](const Coefficient& rate) {
     return fmt::format("{:.0f} B/s", rate.value / 2);

@@ -1,4 +1,4 @@
-#include "results/planning/plan_answers.hpp"
+#include "results/planning/plan_parts.hpp"
 #include "results/write.hpp"
 
 #include <nlohmann/json.hpp>
@@ -119,7 +119,15 @@ std::string plan_json(const PlanQuestion& question, const PlanAnswer& answer,
   json["plan"] = answer.best ? replayed_json(answer, answer.replayed[*answer.best]) : Json();
   json["best_named"] =
       answer.best_named ? replayed_json(answer, answer.replayed[*answer.best_named]) : Json();
-  json["gap_percent"] = 100 * answer.gap();
+  if (answer.best) {
+    const MemoryLimits most = limits_of(
+        question, answer.settings[answer.replayed[*answer.best].setting].search->scenario());
+    json["hbm_limit_bytes"] = most.hbm;
+    json["host_limit_bytes"] = most.host;
+    json["gap_percent"] = 100 * answer.gap();
+  } else {
+    json["gap_percent"] = Json();
+  }
   json["policies"] = answer.policies;
   json["replayed"] = answer.replayed.size();
   json["bounded"] = answer.counts.bounded;

@@ -19,6 +19,35 @@ PolicySpec policy_of(const SettingSearch& search, const Choice& choice) {
   return policy;
 }
 
+namespace {
+
+bool same_decisions(const Plan& one, const Plan& other) {
+  return one.blocks.size() == other.blocks.size() &&
+         std::equal(one.kinds.begin(), one.kinds.end(), other.kinds.begin(), other.kinds.end(),
+                    [](const KindPlan& a, const KindPlan& b) {
+                      return a.unchecked == b.unchecked &&
+                             std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(),
+                                        b.tensors.end(),
+                                        [](const TensorDecision& x, const TensorDecision& y) {
+                                          return x.needed == y.needed &&
+                                                 (!x.needed || x.fate == y.fate);
+                                        });
+                    });
+}
+
+} // namespace
+
+std::optional<Choice> exact_choice(const SettingSearch& search, const PolicySpec& policy) {
+  const Scenario& scenario = search.scenario();
+  Choice choice;
+  for (const GroupSpace& group : search.groups()) {
+    choice.push_back(group.choice_of(policy, scenario.trace, scenario.framework));
+  }
+  const Plan asked = decide(policy, scenario.trace, scenario.framework);
+  const Plan made = decide(policy_of(search, choice), scenario.trace, scenario.framework);
+  return same_decisions(asked, made) ? std::optional(choice) : std::nullopt;
+}
+
 std::vector<RunResult> replay_all(const SettingSearch& search,
                                   const std::vector<PolicySpec>& policies, Folding folding,
                                   unsigned threads) {

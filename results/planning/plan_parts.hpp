@@ -11,6 +11,10 @@ namespace spillway {
 
 [[nodiscard]] const Replayed& best_of(const PlanAnswer& answer);
 [[nodiscard]] PolicySpec policy_of(const SettingSearch& search, const Choice& choice);
+// The choice that asks for the same as `policy` in every layer; none where the search has
+// none such: without a checkpoint, or with fates of its own in the first layers.
+[[nodiscard]] std::optional<Choice> exact_choice(const SettingSearch& search,
+                                                 const PolicySpec& policy);
 [[nodiscard]] Fate fate_in(GroupChoice choice, std::size_t name);
 
 // The scenario's own limits, or those asked for where they are smaller.

@@ -1,4 +1,4 @@
-#include "results/planning/plan_answers.hpp"
+#include "results/planning/plan_parts.hpp"
 #include "results/report_parts.hpp"
 #include "results/text_table.hpp"
 #include "sim/base/words.hpp"
@@ -22,6 +22,14 @@ std::string settings_text(const Assignments& settings) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+// Models that are varied may have other kinds of layers, and other names.
+bool same_names(const std::vector<GroupSpace>& one, const std::vector<GroupSpace>& other) {
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [](const GroupSpace& a, const GroupSpace& b) {
+                      return a.kind() == b.kind() && a.names() == b.names();
+                    });
+}
+
 // The plan's own name, a named policy's, or what is different from the plan.
 std::string policy_text(const PlanAnswer& answer, const Replayed& replayed) {
   const Replayed& best = answer.replayed[*answer.best];
@@ -29,6 +37,9 @@ std::string policy_text(const PlanAnswer& answer, const Replayed& replayed) {
     return replayed.policy.name;
   }
   const SettingSearch& search = *answer.settings[replayed.setting].search;
+  if (!same_names(search.groups(), answer.settings[best.setting].search->groups())) {
+    return policy_yaml(replayed.policy);
+  }
   const std::vector<std::string> changes =
       fate_changes(search.groups(), *best.choice, *replayed.choice);
   return changes.empty() ? "plan" : fmt::format("plan with {}", fmt::join(changes, ", "));
@@ -78,15 +89,17 @@ std::string reason_text(const TensorAnswer& tensor) {
                      format_seconds(tensor.rerun), tensor.rerun_flops_per_byte);
 }
 
-void add_plan(std::string& text, const PlanAnswer& answer, const Replayed& best) {
+void add_plan(std::string& text, const PlanQuestion& question, const PlanAnswer& answer,
+              const Replayed& best) {
   const RunResult& r = best.result;
+  const MemoryLimits most = limits_of(question, answer.settings[best.setting].search->scenario());
   const Assignments& settings = answer.settings[best.setting].settings;
   text += fmt::format("{} a step, {:.1f} TFLOP/s per GPU, {:.0f} tokens/s per GPU{}\n",
                       format_seconds(r.step_time_s), r.model_tflops_per_gpu, r.tokens_per_s_per_gpu,
                       settings.empty() ? "" : ", at " + settings_text(settings));
   text += fmt::format("peak HBM {} of {}, pinned host memory {} of {}\n\n",
-                      bytes_text(r.peak_hbm_bytes), bytes_text(r.hbm_limit_bytes),
-                      bytes_text(r.peak_host_bytes), bytes_text(r.host_limit_bytes));
+                      bytes_text(r.peak_hbm_bytes), bytes_text(most.hbm),
+                      bytes_text(r.peak_host_bytes), bytes_text(most.host));
   text += fmt::format("  {}\n\n", policy_yaml(best.policy));
   if (answer.best_named) {
     const Replayed& named = answer.replayed[*answer.best_named];
@@ -102,15 +115,35 @@ void add_plan(std::string& text, const PlanAnswer& answer, const Replayed& best)
 
 void add_proof(std::string& text, const PlanAnswer& answer) {
   const double gap = answer.gap();
-  text += gap == 0 ? std::string("No policy is faster")
-                   : fmt::format("No policy is more than {:.2f} % faster", 100 * gap);
-  text += fmt::format(", of {:.2g} in {}: {} were replayed, the others' lower bounds are above "
-                      "that{}\n",
+  const std::string ended = answer.out_of_time      ? "; the time limit ended the search"
+                            : answer.out_of_replays ? "; the limit on replays ended the search"
+                                                    : "";
+  text += fmt::format("No policy that treats all layers of a kind alike is {}: of {:.2g} in {} {} "
+                      "were replayed, lower bounds rule out more{}\n",
+                      gap == 0 ? "faster" : fmt::format("more than {:.2f} % faster", 100 * gap),
                       answer.policies, plural(answer.settings.size(), "setting"),
-                      answer.replayed.size(),
-                      answer.out_of_time      ? "; the time limit ended the search"
-                      : answer.out_of_replays ? "; the limit on replays ended the search"
-                                              : "");
+                      answer.replayed.size(), ended);
+}
+
+// Where nothing fits: what comes nearest.
+void add_nearest(std::string& text, const PlanQuestion& question, const PlanAnswer& answer) {
+  const Replayed* nearest = nullptr;
+  std::int64_t least = 0;
+  for (const Replayed& r : answer.replayed) {
+    const MemoryLimits most = limits_of(question, answer.settings[r.setting].search->scenario());
+    const std::int64_t over = std::max<std::int64_t>(0, r.result.peak_hbm_bytes - most.hbm) +
+                              std::max<std::int64_t>(0, r.result.peak_host_bytes - most.host);
+    if (nearest == nullptr || over < least) {
+      nearest = &r;
+      least = over;
+    }
+  }
+  if (nearest != nullptr) {
+    text +=
+        fmt::format("Nearest of the {} that were replayed: {} at {}, {} too large\n",
+                    answer.replayed.size(), policy_yaml(nearest->policy),
+                    settings_text(answer.settings[nearest->setting].settings), bytes_text(least));
+  }
 }
 
 void add_settings(std::string& text, const PlanAnswer& answer) {
@@ -202,7 +235,7 @@ void add_families(std::string& text, const std::vector<FamilyAnswer>& families) 
     table.add({family.policy, family.largest > 0 ? std::to_string(family.largest) : "none fits",
                family.largest > 0 ? fmt::format("{:.0f}", family.tokens_per_s) : "-"});
   }
-  text += "\nLargest micro-batch that fits\n" + table.render("  ");
+  text += "\nLargest micro-batch that fits, with the plan's accumulation\n" + table.render("  ");
 }
 
 void add_changes(std::string& text, const std::vector<ChangeAnswer>& changes) {
@@ -212,8 +245,8 @@ void add_changes(std::string& text, const std::vector<ChangeAnswer>& changes) {
       continue;
     }
     text += fmt::format(
-        "\n{} does not fit; the smallest change that helps, and the fastest of "
-        "these: {}\n  then {} a step, peak HBM {}, pinned host memory {}\n",
+        "\n{} does not fit at the scenario's own setting; the smallest change found that helps, "
+        "and the fastest of these: {}\n  then {} a step, peak HBM {}, pinned host memory {}\n",
         change.policy, fmt::join(change.changes, ", "), format_seconds(change.result.step_time_s),
         bytes_text(change.result.peak_hbm_bytes), bytes_text(change.result.peak_host_bytes));
   }
@@ -237,41 +270,50 @@ void add_what_changes(std::string& text, const PlanAnswer& answer,
                                               change.named_fits ? "" : ", does not fit")
                                 : "-"});
   }
-  text += "\nIf one thing were different, with the same policy\n" + table.render("  ");
+  text +=
+      "\nIf one thing were different, both policies at the plan's setting\n" + table.render("  ");
 }
 
 } // namespace
 
 std::string policy_yaml(const PolicySpec& policy) {
-  const auto lists = [](const FatesByKind& by_kind) {
-    std::string text;
+  const auto entries = [](const Fates& fates) {
+    std::vector<std::string> all;
+    for (const auto& [name, fate] : fates) {
+      all.push_back(fmt::format("{}: {}", name, fate_name(fate)));
+    }
+    return fmt::format("tensors: {{{}}}", fmt::join(all, ", "));
+  };
+  const auto lists = [&](const Fates& tensors, const FatesByKind& by_kind) {
+    std::string text = tensors.empty() ? "" : ", " + entries(tensors);
     for (const auto& [kind, fates] : by_kind) {
-      std::vector<std::string> entries;
-      for (const auto& [name, fate] : fates) {
-        entries.push_back(fmt::format("{}: {}", name, fate_name(fate)));
-      }
-      text += fmt::format(", {}: {{tensors: {{{}}}}}", kind, fmt::join(entries, ", "));
+      text += fmt::format(", {}: {{{}}}", kind, entries(fates));
     }
     return text;
   };
-  std::string text = "{preset: full" + lists(policy.by_kind);
+  const std::string preset =
+      policy.framework_preset.empty()
+          ? std::string(built_in_presets[static_cast<std::size_t>(policy.preset)])
+          : policy.framework_preset;
+  std::string text = fmt::format("{{preset: {}{}", preset, lists(policy.tensors, policy.by_kind));
   if (policy.first) {
     text += fmt::format(", first: {{layers: {}{}}}", policy.first->layers,
-                        lists(policy.first->by_kind));
+                        lists(policy.first->tensors, policy.first->by_kind));
   }
   return text + "}";
 }
 
-std::string plan_text(const PlanQuestion& /*question*/, const PlanAnswer& answer,
+std::string plan_text(const PlanQuestion& question, const PlanAnswer& answer,
                       const std::optional<PlanAnswers>& answers, std::size_t top) {
   std::string text;
   if (!answer.best) {
-    text = "Nothing fits.\n";
+    text = "Nothing that was looked at fits.\n";
+    add_nearest(text, question, answer);
     add_settings(text, answer);
     return text;
   }
   const Replayed& best = answer.replayed[*answer.best];
-  add_plan(text, answer, best);
+  add_plan(text, question, answer, best);
   add_proof(text, answer);
   if (answer.settings.size() > 1) {
     add_settings(text, answer);

@@ -5,6 +5,7 @@
 #include "results/planning/proposals.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <map>
 #include <set>
@@ -28,8 +29,13 @@ class Planner {
 public:
   Planner(const PlanQuestion& question, unsigned threads,
           const std::function<void(const PlanProgress&)>& progress)
-      : question_(question), threads_(threads), progress_(progress),
-        start_(std::chrono::steady_clock::now()) {}
+      : question_(question), threads_(threads), progress_(progress) {
+    if (question.time_limit) {
+      deadline_ =
+          std::chrono::steady_clock::now() +
+          std::chrono::duration_cast<std::chrono::steady_clock::duration>(*question.time_limit);
+    }
+  }
 
   [[nodiscard]] PlanAnswer run() {
     make_searches();
@@ -51,7 +57,7 @@ private:
   void note(Replayed replayed, bool named);
   void improve();
   [[nodiscard]] std::vector<Job> neighbours(const Replayed& of) const;
-  [[nodiscard]] bool out_of_budget();
+  [[nodiscard]] bool out_of_time() const;
 
   [[nodiscard]] double best_score() const {
     return answer_.best ? answer_.replayed[*answer_.best].seconds_per_token : never;
@@ -66,7 +72,7 @@ private:
   const PlanQuestion& question_;
   unsigned threads_;
   const std::function<void(const PlanProgress&)>& progress_;
-  std::chrono::steady_clock::time_point start_;
+  std::optional<std::chrono::steady_clock::time_point> deadline_;
   PlanAnswer answer_;
   std::vector<std::shared_ptr<SettingSearch>> searches_; // by setting; none: impossible
   std::vector<bool> opened_; // by setting: whether its candidates are listed
@@ -89,6 +95,7 @@ Job Planner::job_of(std::size_t setting, const Choice& choice) const {
 void Planner::make_searches() {
   answer_.settings.resize(question_.settings.size());
   searches_.resize(question_.settings.size());
+  std::vector<std::exception_ptr> failures(question_.settings.size());
   run_jobs(
       question_.settings.size(), threads_, [] { return 0; },
       [&](std::size_t i, int) {
@@ -98,7 +105,8 @@ void Planner::make_searches() {
         try {
           scenario = question_.load(outcome.settings);
         } catch (const InputError& error) {
-          outcome.impossible = error.what();
+          outcome.impossible = error.diagnostics().front().message;
+          failures[i] = std::current_exception();
           return;
         }
         outcome.tokens =
@@ -108,6 +116,10 @@ void Planner::make_searches() {
         outcome.search = searches_[i];
         outcome.bound = searches_[i]->root_bound() / outcome.tokens;
       });
+  if (std::all_of(searches_.begin(), searches_.end(),
+                  [](const auto& search) { return search == nullptr; })) {
+    std::rethrow_exception(failures.front());
+  }
   for (const auto& search : searches_) {
     double policies = search == nullptr ? 0 : 1;
     if (search != nullptr) {
@@ -173,17 +185,7 @@ void Planner::replay_named() {
     std::vector<PolicySpec> named = scenario.policies;
     named.insert(named.end(), scenario.presets.begin(), scenario.presets.end());
     for (PolicySpec& policy : named) {
-      Job job{i, policy, std::nullopt, true};
-      const Plan plan = decide(policy, scenario.trace, scenario.framework);
-      const bool unchecked = std::any_of(plan.kinds.begin(), plan.kinds.end(),
-                                         [](const KindPlan& kind) { return kind.unchecked; });
-      if (!unchecked) {
-        Choice choice;
-        for (const GroupSpace& group : searches_[i]->groups()) {
-          choice.push_back(group.choice_of(policy, scenario.trace, scenario.framework));
-        }
-        job.choice = std::move(choice);
-      }
+      Job job{i, policy, exact_choice(*searches_[i], policy), true};
       if (keeps_pins(policy, scenario, question_.pins)) {
         jobs.push_back(std::move(job));
       }
@@ -228,7 +230,7 @@ std::vector<Job> Planner::neighbours(const Replayed& of) const {
 
 void Planner::improve() {
   std::optional<std::size_t> from;
-  while (answer_.best != from && answer_.best && !out_of_budget()) {
+  while (answer_.best != from && answer_.best && !out_of_time()) {
     from = answer_.best;
     if (answer_.replayed[*from].choice) {
       replay(neighbours(answer_.replayed[*from]));
@@ -265,18 +267,15 @@ void Planner::open_some() {
   run_jobs(
       closed.size(), threads_, [] { return 0; },
       [&](std::size_t i, int) {
-        searches_[closed[i]]->open(ceiling(closed[i]), limits(closed[i]));
+        searches_[closed[i]]->open(ceiling(closed[i]), limits(closed[i]), deadline_);
       });
   for (const std::size_t setting : closed) {
     opened_[setting] = true;
   }
 }
 
-bool Planner::out_of_budget() {
-  answer_.out_of_replays = answer_.replayed.size() >= question_.most_replays;
-  answer_.out_of_time =
-      question_.time_limit && std::chrono::steady_clock::now() - start_ >= *question_.time_limit;
-  return answer_.out_of_replays || answer_.out_of_time;
+bool Planner::out_of_time() const {
+  return deadline_ && std::chrono::steady_clock::now() >= *deadline_;
 }
 
 // Half of them new, half in the order of their bounds, which is what closes the gap.
@@ -306,11 +305,17 @@ void Planner::search() {
       const bool before = !opened_[first_open] || least_of(i) < least_of(first_open);
       first_open = opened_[i] && before ? i : first_open;
     }
-    answer_.least = std::min(least_of(first), best_score());
+    // Candidates from the target on are not looked at, so nothing is known of those.
+    const double target = best_score() * (1 - question_.enough_gap);
+    answer_.least = std::min(least_of(first), target);
     progress_({answer_.replayed.size(),
                answer_.best ? std::optional(1 / best_score()) : std::nullopt, answer_.gap()});
-    const double target = best_score() * (1 - question_.enough_gap);
-    if (!(answer_.least < target) || out_of_budget()) {
+    if (!(answer_.least < target)) {
+      break;
+    }
+    answer_.out_of_replays = answer_.replayed.size() >= question_.most_replays;
+    answer_.out_of_time = out_of_time();
+    if (answer_.out_of_replays || answer_.out_of_time) {
       break;
     }
     const bool closed_left = answer_.least < least_of(first_open) || !opened_[first_open];
@@ -322,9 +327,6 @@ void Planner::search() {
     }
     replays_since_opening_ += batch;
     replay(next_jobs(first_open));
-  }
-  if (answer_.out_of_replays) {
-    improve();
   }
   for (const auto& search : searches_) {
     if (search != nullptr) {

@@ -29,6 +29,12 @@ std::optional<Fate> pin_of(const Pins& pins, const std::string& kind, const std:
   return found == pins.end() ? std::nullopt : std::optional(found->second);
 }
 
+[[noreturn]] void throw_too_many(const std::string& kind, std::size_t names) {
+  throw InputError(fmt::format("{} layers have {} tensors to choose for, more than {}", kind, names,
+                               GroupSpace::most_free_names),
+                   "say what becomes of some of them with --pin NAME=keep|recompute|offload");
+}
+
 } // namespace
 
 GroupSpace::GroupSpace(const Scenario& scenario, const StepBound::Group& group, const Pins& pins)
@@ -49,6 +55,9 @@ GroupSpace::GroupSpace(const Scenario& scenario, const StepBound::Group& group, 
           name == nullptr ? names_.end() : std::find(names_.begin(), names_.end(), *name);
       const auto position = static_cast<std::size_t>(at - names_.begin());
       if (name != nullptr && at == names_.end()) {
+        if (names_.size() == most_names) {
+          throw_too_many(kind_, names_.size() + 1);
+        }
         names_.push_back(*name);
         bytes_.push_back(0);
         pinned_.push_back(pin_of(pins, kind_, *name));
@@ -62,10 +71,8 @@ GroupSpace::GroupSpace(const Scenario& scenario, const StepBound::Group& group, 
   }
   const auto free =
       static_cast<std::size_t>(std::count(pinned_.begin(), pinned_.end(), std::nullopt));
-  if (names_.size() > most_names || free > most_free_names + 1) {
-    throw InputError(fmt::format("{} layers have {} tensors to choose for, more than {}", kind_,
-                                 free, most_free_names),
-                     "say what becomes of some of them with --pin NAME=keep|recompute|offload");
+  if (free > most_free_names + 1) {
+    throw_too_many(kind_, free);
   }
 }
 
@@ -95,11 +102,13 @@ double GroupSpace::policies() const {
   return count;
 }
 
-bool GroupSpace::all_used(std::uint32_t saved, const KindPlan& plan) const {
+bool GroupSpace::all_used(std::uint32_t saved, const std::vector<KindPlan>& plans) const {
   std::uint32_t used = always_saved_;
-  for (TensorIndex t = 0; t < plan.tensors.size(); ++t) {
-    if (plan.tensors[t].needed && name_of_.front()[t] < most_names) {
-      used |= 1U << name_of_.front()[t];
+  for (std::size_t k = 0; k < plans.size(); ++k) {
+    for (TensorIndex t = 0; t < plans[k].tensors.size(); ++t) {
+      if (plans[k].tensors[t].needed && name_of_[k][t] < most_names) {
+        used |= 1U << name_of_[k][t];
+      }
     }
   }
   for (std::size_t i = 0; i < names_.size(); ++i) {
@@ -125,7 +134,7 @@ std::vector<std::uint32_t> GroupSpace::saved_sets() const {
     for (std::size_t i = 0; i < free.size(); ++i) {
       saved |= (chosen >> i & 1U) != 0 ? free[i] : 0U;
     }
-    if (all_used(saved, plans({saved, 0}).front())) {
+    if (all_used(saved, plans({saved, 0}))) {
       sets.push_back(saved);
     }
   }

@@ -62,14 +62,14 @@ public:
   void write(GroupChoice choice, PolicySpec& policy) const; // into by_kind
 
 private:
-  [[nodiscard]] bool all_used(std::uint32_t saved, const KindPlan& plan) const;
+  [[nodiscard]] bool all_used(std::uint32_t saved, const std::vector<KindPlan>& plans) const;
 
   std::string kind_;
   std::vector<const LayerKind*> kinds_;
   std::vector<std::string> names_;
   std::vector<std::optional<Fate>> pinned_;
   std::vector<std::int64_t> bytes_;
-  std::vector<std::vector<std::size_t>> name_of_; // by kind, by tensor; names_.size() = none
+  std::vector<std::vector<std::size_t>> name_of_; // by kind, by tensor; a large number = none
   std::uint32_t always_saved_ = 0;                // the layer's input
 };
 

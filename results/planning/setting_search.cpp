@@ -123,7 +123,7 @@ private:
   }
 
   void visit(const Split& split, std::size_t at, std::vector<Option>& options) {
-    if (split.kept_bytes > room_) {
+    if (split.kept_bytes > room_ || search_.late()) {
       return;
     }
     ++search_.counts_.bounded;
@@ -164,6 +164,9 @@ std::vector<SettingSearch::Option> SettingSearch::options_of(std::size_t group, 
   const std::vector<KindPlan> nothing = space.nothing_saved();
   std::vector<Option> options;
   for (const std::uint32_t saved : space.saved_sets()) {
+    if (late()) {
+      break;
+    }
     ++counts_.sets;
     const StepBound::Orders orders = bound_->orders(group, space.plans({saved, 0}));
     const StepBound::Saved shared = bound_->saved(group, orders);
@@ -195,11 +198,13 @@ SettingSearch::Need SettingSearch::least_need(const std::vector<Option>& options
   return need;
 }
 
-void SettingSearch::open(double ceiling, const MemoryLimits& limits) {
+void SettingSearch::open(double ceiling, const MemoryLimits& limits, const Deadline& deadline) {
   if (groups_.size() > 2) {
     throw std::logic_error("a search knows two kinds of layers");
   }
   limits_ = limits;
+  deadline_ = deadline;
+  complete_ = true;
   queue_ = {};
   new_ = {};
   partner_.clear();
@@ -209,6 +214,7 @@ void SettingSearch::open(double ceiling, const MemoryLimits& limits) {
   }
   main_ = options_of(main_group_, least_other, ceiling, limits);
   if (main_.empty()) {
+    complete_ = !late();
     return;
   }
   if (groups_.size() == 2) {
@@ -218,6 +224,7 @@ void SettingSearch::open(double ceiling, const MemoryLimits& limits) {
     partner_.push_back({{}, least_need({}).share, 0});
   }
   if (partner_.empty()) {
+    complete_ = !late();
     return;
   }
   partner_least_.assign(partner_.size(), partner_.back().share);
@@ -229,6 +236,7 @@ void SettingSearch::open(double ceiling, const MemoryLimits& limits) {
     push(i, 0);
   }
   new_ = queue_;
+  complete_ = !late();
 }
 
 bool SettingSearch::fits(const Option& one, const Option& other) const {
@@ -247,7 +255,14 @@ void SettingSearch::push(std::uint32_t main, std::uint32_t partner) {
   }
 }
 
+bool SettingSearch::late() const {
+  return deadline_ && std::chrono::steady_clock::now() >= *deadline_;
+}
+
 double SettingSearch::least() const {
+  if (!complete_) {
+    return root_bound_;
+  }
   return queue_.empty() ? std::numeric_limits<double>::infinity() : queue_.top().least;
 }
 
@@ -274,7 +289,7 @@ std::optional<SettingSearch::Next> SettingSearch::choice_of(const Node& node, do
 }
 
 std::optional<SettingSearch::Next> SettingSearch::take(double ceiling) {
-  while (!queue_.empty() && queue_.top().least < ceiling) {
+  while (!queue_.empty() && queue_.top().least < ceiling && !late()) {
     const Node node = queue_.top();
     queue_.pop();
     push(node.main, node.partner + 1);
@@ -286,7 +301,7 @@ std::optional<SettingSearch::Next> SettingSearch::take(double ceiling) {
 }
 
 std::optional<SettingSearch::Next> SettingSearch::take_new(double ceiling) {
-  while (!new_.empty() && new_.top().least < ceiling) {
+  while (!new_.empty() && new_.top().least < ceiling && !late()) {
     const Node node = new_.top();
     new_.pop();
     if (std::optional<Next> next = choice_of(node, ceiling)) {

@@ -8,6 +8,7 @@
 
 #include "results/planning/policy_space.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -42,7 +43,9 @@ public:
   [[nodiscard]] double root_bound() const { return root_bound_; } // seconds, of any choice
 
   // Makes the list of choices that may take less than `ceiling` seconds and fit.
-  void open(double ceiling, const MemoryLimits& limits);
+  // From `deadline` on it gives up: what is not listed is then bounded by root_bound().
+  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+  void open(double ceiling, const MemoryLimits& limits, const Deadline& deadline = {});
   struct Counts {
     std::uint64_t sets = 0, bounded = 0, listed = 0, too_large = 0;
   };
@@ -83,6 +86,7 @@ private:
   static void sort_by_time(std::vector<Option>& options);
   [[nodiscard]] double step_with(const StepBound::Share& share, const StepBound::Share& more) const;
   [[nodiscard]] bool fits(const Option& one, const Option& other) const;
+  [[nodiscard]] bool late() const;
   void push(std::uint32_t main, std::uint32_t partner);
   [[nodiscard]] std::optional<Next> choice_of(const Node& node, double ceiling);
 
@@ -98,6 +102,8 @@ private:
   std::vector<StepBound::Share> partner_least_; // of this and all later ones
   std::priority_queue<Node> queue_, new_;       // of all; of main ones with their first partner
   Counts counts_;
+  Deadline deadline_;
+  bool complete_ = true; // the list
 };
 
 } // namespace spillway

@@ -52,6 +52,12 @@ std::vector<std::int64_t> micro_batches(const std::string& text, std::int64_t se
       all.push_back(whole_number(one, "--micro-batch"));
     }
   }
+  std::vector<std::int64_t> sorted = all;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end()) {
+    throw InputError(fmt::format("--micro-batch {}: {} is there twice", text, *twice));
+  }
   if (all.empty() || std::ssize(all) > most_micro_batches) {
     throw InputError(
         fmt::format("--micro-batch {}: between 1 and {} of them", text, most_micro_batches),
@@ -156,6 +162,9 @@ PlanQuestion question_of(const CommonOptions& options, const Scenario& scenario)
   question.host_limit = bytes_option(options.host_limit, "--host-limit");
   question.most_replays = static_cast<std::size_t>(options.replays);
   question.enough_gap = positive_number(options.gap, "--gap", "number of percent") / 100;
+  if (question.enough_gap >= 1) {
+    throw InputError(fmt::format("--gap must be below 100, not {}", options.gap));
+  }
   if (!options.time_limit.empty()) {
     question.time_limit = std::chrono::duration<double>(
         positive_number(options.time_limit, "--time-limit", "number of seconds"));

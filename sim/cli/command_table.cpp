@@ -108,7 +108,7 @@ const Options planning{
     {"host-limit", &O::host_limit, "no more pinned host memory per GPU than this", "BYTES"},
     {"gap", &O::gap, "stop when no more than so many percent could be gained (default: 0.5)",
      "PERCENT"},
-    {"replays", &O::replays, "at most so many replays", "N"},
+    {"replays", &O::replays, "stop after about so many replays", "N"},
     {"time-limit", &O::time_limit,
      "stop the search after so many seconds; what is found then depends on the machine", "SECONDS"},
     {"brief", &O::brief, "only the plan, not what goes with it"},
