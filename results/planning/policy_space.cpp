@@ -217,15 +217,13 @@ void GroupSpace::write(GroupChoice choice, PolicySpec& policy) const {
   // A less specific name that is saved for another tensor must not reach these.
   for (const LayerKind* kind : kinds_) {
     for (const Tensor& tensor : kind->tensors) {
-      for (std::size_t i = 0; i < names_.size(); ++i) {
-        const auto own =
-            std::find(tensor.policy_names.begin(), tensor.policy_names.end(), names_[i]);
-        const bool recomputed =
-            own != tensor.policy_names.end() && fates.find(names_[i]) == fates.end();
+      for (const std::string& name : names_) {
+        const auto own = std::find(tensor.policy_names.begin(), tensor.policy_names.end(), name);
+        const bool recomputed = own != tensor.policy_names.end() && fates.find(name) == fates.end();
         if (recomputed && std::any_of(own + 1, tensor.policy_names.end(), [&](const auto& other) {
               return fates.find(other) != fates.end();
             })) {
-          fates[names_[i]] = Fate::recompute;
+          fates[name] = Fate::recompute;
         }
       }
     }

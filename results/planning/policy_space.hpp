@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spillway {
@@ -23,7 +24,10 @@ using Pins = std::map<std::string, Fate, std::less<>>;
 // Fates of one group's names: bit i of `saved` is name i, `offloaded` is part of it.
 struct GroupChoice {
   std::uint32_t saved = 0, offloaded = 0;
-  auto operator<=>(const GroupChoice&) const = default;
+  bool operator==(const GroupChoice&) const = default;
+  bool operator<(const GroupChoice& other) const {
+    return std::pair(saved, offloaded) < std::pair(other.saved, other.offloaded);
+  }
 };
 using Choice = std::vector<GroupChoice>; // by group
 

@@ -32,10 +32,10 @@ constexpr std::size_t max_combinations = 10'000;
 } // namespace
 
 std::vector<std::vector<std::pair<std::string, std::string>>> combinations(
-    const std::vector<std::string>& texts) {
+    const std::vector<std::string>& axes) {
   std::vector<std::vector<std::pair<std::string, std::string>>> all{{}};
   std::vector<std::string> paths;
-  for (const std::string& text : texts) {
+  for (const std::string& text : axes) {
     const VariedKey axis = parse_axis(text);
     if (std::find(paths.begin(), paths.end(), axis.path) != paths.end()) {
       throw InputError(fmt::format("--axis: two axes vary '{}'", axis.path),
