@@ -15,9 +15,8 @@ void fill_rerun(TensorAnswer& tensor, const SettingSearch& search, std::size_t g
   const GroupSpace& space = search.groups()[group];
   const std::uint32_t kind = search.bound().groups()[group].kinds.front();
   const LayerKind& layer = search.scenario().trace.kinds[kind];
-  const std::uint32_t bit = 1U << name;
-  const KindPlan with = space.plans({choice.saved | bit, 0}).front();
-  const KindPlan without = space.plans({choice.saved & ~bit, 0}).front();
+  const KindPlan with = space.plans(with_fate(choice, name, Fate::keep)).front();
+  const KindPlan without = space.plans(with_fate(choice, name, Fate::recompute)).front();
   double flops = 0;
   std::int64_t bytes = 0;
   for (const OpIndex op : without.rerun) {
@@ -31,7 +30,7 @@ void fill_rerun(TensorAnswer& tensor, const SettingSearch& search, std::size_t g
     }
   }
   tensor.needed = false;
-  tensor.is_input = space.is_named(layer.input, name);
+  tensor.is_input = space.is_input(name);
   for (TensorIndex t = 0; t < layer.tensors.size(); ++t) {
     if (space.is_named(t, name)) {
       bytes += layer.tensors[t].bytes.count();
@@ -61,7 +60,7 @@ std::vector<TensorAnswer> tensors_of(const PlanQuestion& question, const PlanAns
       TensorAnswer tensor;
       tensor.kind = space.kind();
       tensor.name = space.names()[i];
-      tensor.fate = fate_in(own, i);
+      tensor.fate = fate_of(own, i);
       tensor.pinned = space.pinned(i).has_value();
       tensor.bytes = space.bytes()[i];
       tensor.forward = forward;
@@ -69,9 +68,7 @@ std::vector<TensorAnswer> tensors_of(const PlanQuestion& question, const PlanAns
       for (const Fate fate : {Fate::keep, Fate::recompute, Fate::offload}) {
         if (fate != tensor.fate && tensor.needed && space.may_be(i, fate)) {
           Choice changed = *best.choice;
-          const std::uint32_t bit = 1U << i;
-          changed[g].saved = fate == Fate::recompute ? own.saved & ~bit : own.saved | bit;
-          changed[g].offloaded = fate == Fate::offload ? own.offloaded | bit : own.offloaded & ~bit;
+          changed[g] = with_fate(own, i, fate);
           others.push_back(policy_of(search, changed));
           tensor.alternatives.push_back({fate, 0, 0, 0});
         }
@@ -124,9 +121,9 @@ std::vector<std::string> fate_changes(const std::vector<GroupSpace>& groups, con
   std::vector<std::string> changes;
   for (std::size_t g = 0; g < from.size(); ++g) {
     for (std::size_t i = 0; i < groups[g].names().size(); ++i) {
-      if (fate_in(from[g], i) != fate_in(to[g], i)) {
+      if (fate_of(from[g], i) != fate_of(to[g], i)) {
         changes.push_back(fmt::format("{}.{}={}", groups[g].kind(), groups[g].names()[i],
-                                      fate_name(fate_in(to[g], i))));
+                                      fate_name(fate_of(to[g], i))));
       }
     }
   }

@@ -79,9 +79,7 @@ std::vector<FamilyAnswer> families_of(const PlanQuestion& question, const PlanAn
   for (const GroupSpace& space : search.groups()) {
     GroupChoice& choice = all.emplace_back(space.least());
     for (std::size_t i = 0; i < space.names().size(); ++i) {
-      const std::uint32_t bit = space.may_be(i, Fate::offload) ? 1U << i : 0U;
-      choice.saved |= bit;
-      choice.offloaded |= bit;
+      choice = space.may_be(i, Fate::offload) ? with_fate(choice, i, Fate::offload) : choice;
     }
   }
   policies.emplace_back("everything offloaded", policy_of(search, all));
@@ -112,7 +110,7 @@ std::optional<std::pair<Choice, RunResult>> fastest_that_fits(const PlanQuestion
   std::vector<std::pair<double, const Choice*>> order;
   for (const Choice& choice : candidates) {
     const SettingSearch::Bounded bounded = search.bound_of(choice);
-    if (bounded.bytes.hbm <= limits.hbm && bounded.bytes.host <= limits.host) {
+    if (limits.hold(bounded.bytes)) {
       order.emplace_back(bounded.step_s, &choice);
     }
   }
@@ -268,13 +266,10 @@ PolicySpec mixed(const SettingSearch& search, const Choice& own, const Choice& o
   PolicySpec policy = policy_of(search, others);
   FirstLayers& first = policy.first.emplace();
   first.layers = layers;
-  for (std::size_t g = 0; g < own.size(); ++g) {
-    const GroupSpace& space = search.groups()[g];
-    for (std::size_t i = 0; i < space.names().size(); ++i) {
-      const Fate fate = fate_in(own[g], i);
-      if (fate != Fate::recompute || fate != fate_in(others[g], i)) {
-        first.by_kind[space.kind()][space.names()[i]] = fate;
-      }
+  first.by_kind = policy_of(search, own).by_kind;
+  for (const auto& [kind, fates] : policy.by_kind) { // what only the others save
+    for (const auto& [name, fate] : fates) {
+      first.by_kind[kind].emplace(name, Fate::recompute);
     }
   }
   return policy;

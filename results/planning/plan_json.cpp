@@ -130,7 +130,7 @@ std::string plan_json(const PlanQuestion& question, const PlanAnswer& answer,
   }
   json["policies"] = answer.policies;
   json["replayed"] = answer.replayed.size();
-  json["bounded"] = answer.counts.bounded;
+  json["bounded"] = answer.bounded;
   json["ended_by"] = answer.out_of_time      ? "time limit"
                      : answer.out_of_replays ? "replays"
                                              : "bound";

@@ -68,13 +68,7 @@ MemoryLimits limits_of(const PlanQuestion& question, const Scenario& scenario) {
 }
 
 bool fits(const RunResult& result, const MemoryLimits& limits) {
-  return result.peak_hbm_bytes <= limits.hbm && result.peak_host_bytes <= limits.host;
-}
-
-Fate fate_in(GroupChoice choice, std::size_t name) {
-  return (choice.saved >> name & 1U) == 0       ? Fate::recompute
-         : (choice.offloaded >> name & 1U) != 0 ? Fate::offload
-                                                : Fate::keep;
+  return limits.hold({result.peak_hbm_bytes, result.peak_host_bytes});
 }
 
 } // namespace spillway

@@ -15,7 +15,6 @@ namespace spillway {
 // none such: without a checkpoint, or with fates of its own in the first layers.
 [[nodiscard]] std::optional<Choice> exact_choice(const SettingSearch& search,
                                                  const PolicySpec& policy);
-[[nodiscard]] Fate fate_in(GroupChoice choice, std::size_t name);
 
 // The scenario's own limits, or those asked for where they are smaller.
 [[nodiscard]] MemoryLimits limits_of(const PlanQuestion& question, const Scenario& scenario);

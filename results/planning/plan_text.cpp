@@ -115,14 +115,14 @@ void add_plan(std::string& text, const PlanQuestion& question, const PlanAnswer&
 
 void add_proof(std::string& text, const PlanAnswer& answer) {
   const double gap = answer.gap();
-  const std::string ended = answer.out_of_time      ? "; the time limit ended the search"
-                            : answer.out_of_replays ? "; the limit on replays ended the search"
+  const std::string ended = answer.out_of_time      ? " (the time limit ended the search)"
+                            : answer.out_of_replays ? " (the limit on replays ended the search)"
                                                     : "";
-  text += fmt::format("No policy that treats all layers of a kind alike is {}: of {:.2g} in {} {} "
-                      "were replayed, lower bounds rule out more{}\n",
+  text += fmt::format("No policy that treats all layers of a kind alike is {}: {} of {:.2g} in {} "
+                      "were replayed, bounds tell of the others{}\n",
                       gap == 0 ? "faster" : fmt::format("more than {:.2f} % faster", 100 * gap),
-                      answer.policies, plural(answer.settings.size(), "setting"),
-                      answer.replayed.size(), ended);
+                      answer.replayed.size(), answer.policies,
+                      plural(answer.settings.size(), "setting"), ended);
 }
 
 // Where nothing fits: what comes nearest.

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
-#include <map>
 #include <set>
 
 namespace spillway {
@@ -220,8 +219,7 @@ std::vector<Job> Planner::neighbours(const Replayed& of) const {
   const MemoryLimits most = limits(of.setting);
   for (const Choice& choice : changed_in_one(search, *of.choice)) {
     const SettingSearch::Bounded bounded = search.bound_of(choice);
-    if (bounded.step_s < ceiling(of.setting) && bounded.bytes.hbm <= most.hbm &&
-        bounded.bytes.host <= most.host) {
+    if (bounded.step_s < ceiling(of.setting) && most.hold(bounded.bytes)) {
       jobs.push_back(job_of(of.setting, choice));
     }
   }
@@ -330,10 +328,7 @@ void Planner::search() {
   }
   for (const auto& search : searches_) {
     if (search != nullptr) {
-      answer_.counts.sets += search->counts().sets;
-      answer_.counts.bounded += search->counts().bounded;
-      answer_.counts.listed += search->counts().listed;
-      answer_.counts.too_large += search->counts().too_large;
+      answer_.bounded += search->bounded();
     }
   }
 }

@@ -59,8 +59,8 @@ struct PlanAnswer {
   std::optional<std::size_t> best_named;
   double least = 0; // seconds per token that nothing beats, of what fits
   bool out_of_time = false, out_of_replays = false;
-  double policies = 0; // in the space, over all settings
-  SettingSearch::Counts counts;
+  double policies = 0;       // in the space, over all settings
+  std::uint64_t bounded = 0; // choices, whole or in part
 
   // What could be gained at most, as a fraction of the best; 0: it is the optimum.
   [[nodiscard]] double gap() const;

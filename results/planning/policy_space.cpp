@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <set>
 
 namespace spillway {
 namespace {
@@ -23,12 +21,6 @@ const std::string* chosen_name(const Tensor& tensor, const FrameworkSpec& framew
   return found == tensor.policy_names.end() ? nullptr : &*found;
 }
 
-std::optional<Fate> pin_of(const Pins& pins, const std::string& kind, const std::string& name) {
-  const auto special = pins.find(kind + "." + name);
-  const auto found = special == pins.end() ? pins.find(name) : special;
-  return found == pins.end() ? std::nullopt : std::optional(found->second);
-}
-
 [[noreturn]] void throw_too_many(const std::string& kind, std::size_t names) {
   throw InputError(fmt::format("{} layers have {} tensors to choose for, more than {}", kind, names,
                                GroupSpace::most_free_names),
@@ -36,6 +28,25 @@ std::optional<Fate> pin_of(const Pins& pins, const std::string& kind, const std:
 }
 
 } // namespace
+
+Fate fate_of(GroupChoice choice, std::size_t name) {
+  return (choice.saved >> name & 1U) == 0       ? Fate::recompute
+         : (choice.offloaded >> name & 1U) != 0 ? Fate::offload
+                                                : Fate::keep;
+}
+
+GroupChoice with_fate(GroupChoice choice, std::size_t name, Fate fate) {
+  const std::uint32_t bit = 1U << name;
+  choice.saved = fate == Fate::recompute ? choice.saved & ~bit : choice.saved | bit;
+  choice.offloaded = fate == Fate::offload ? choice.offloaded | bit : choice.offloaded & ~bit;
+  return choice;
+}
+
+std::optional<Fate> pin_of(const Pins& pins, const std::string& kind, const std::string& name) {
+  const auto special = pins.find(kind + "." + name);
+  const auto found = special == pins.end() ? pins.find(name) : special;
+  return found == pins.end() ? std::nullopt : std::optional(found->second);
+}
 
 GroupSpace::GroupSpace(const Scenario& scenario, const StepBound::Group& group, const Pins& pins)
     : kind_(group.name) {
@@ -80,15 +91,14 @@ bool GroupSpace::may_be(std::size_t name, Fate fate) const {
   if (pinned_[name]) {
     return *pinned_[name] == fate;
   }
-  return fate != Fate::recompute || (always_saved_ >> name & 1U) == 0;
+  return fate != Fate::recompute || !is_input(name);
 }
 
 GroupChoice GroupSpace::least() const {
   GroupChoice choice{always_saved_, 0};
   for (std::size_t i = 0; i < names_.size(); ++i) {
-    if (pinned_[i] && *pinned_[i] != Fate::recompute) {
-      choice.saved |= 1U << i;
-      choice.offloaded |= *pinned_[i] == Fate::offload ? 1U << i : 0U;
+    if (pinned_[i]) {
+      choice = with_fate(choice, i, *pinned_[i]);
     }
   }
   return choice;
@@ -97,7 +107,7 @@ GroupChoice GroupSpace::least() const {
 double GroupSpace::policies() const {
   double count = 1;
   for (std::size_t i = 0; i < names_.size(); ++i) {
-    count *= pinned_[i] ? 1 : (always_saved_ >> i & 1U) != 0 ? 2 : 3;
+    count *= pinned_[i] ? 1 : is_input(i) ? 2 : 3;
   }
   return count;
 }
@@ -147,9 +157,7 @@ std::vector<KindPlan> GroupSpace::plans(GroupChoice choice) const {
     std::vector<Fate> fates(kinds_[k]->tensors.size(), Fate::recompute);
     for (TensorIndex t = 0; t < fates.size(); ++t) {
       const std::size_t name = name_of_[k][t];
-      if (name < most_names && (choice.saved >> name & 1U) != 0) {
-        fates[t] = (choice.offloaded >> name & 1U) != 0 ? Fate::offload : Fate::keep;
-      }
+      fates[t] = name < most_names ? fate_of(choice, name) : Fate::recompute;
     }
     if (fates[kinds_[k]->input] == Fate::recompute) {
       fates[kinds_[k]->input] = Fate::keep; // a framework may have no name for it
@@ -168,9 +176,7 @@ void GroupSpace::set_fates(std::uint32_t kept, std::uint32_t offloaded,
       TensorDecision& decision = plan.tensors[t];
       const std::size_t name = name_of_[k][t];
       if (name < most_names) {
-        decision.fate = (offloaded >> name & 1U) != 0 ? Fate::offload
-                        : (kept >> name & 1U) != 0    ? Fate::keep
-                                                      : Fate::recompute;
+        decision.fate = fate_of({kept | offloaded, offloaded}, name);
       }
       plan.kept += decision.kept() ? kinds_[k]->tensors[t].bytes : Bytes{};
       plan.offloaded += decision.offloaded() ? kinds_[k]->tensors[t].bytes : Bytes{};
@@ -210,8 +216,8 @@ GroupChoice GroupSpace::choice_of(const PolicySpec& policy, const StepTrace& tra
 void GroupSpace::write(GroupChoice choice, PolicySpec& policy) const {
   auto& fates = policy.by_kind[kind_];
   for (std::size_t i = 0; i < names_.size(); ++i) {
-    if ((choice.saved >> i & 1U) != 0) {
-      fates[names_[i]] = (choice.offloaded >> i & 1U) != 0 ? Fate::offload : Fate::keep;
+    if (fate_of(choice, i) != Fate::recompute) {
+      fates[names_[i]] = fate_of(choice, i);
     }
   }
   // A less specific name that is saved for another tensor must not reach these.
@@ -233,17 +239,20 @@ void GroupSpace::write(GroupChoice choice, PolicySpec& policy) const {
 void check_pins(const Pins& pins, const std::vector<GroupSpace>& groups) {
   for (const auto& [pin, fate] : pins) {
     std::vector<std::string> known;
+    bool is_input = false;
     for (const GroupSpace& group : groups) {
-      for (const std::string& name : group.names()) {
-        known.push_back(name);
-        known.push_back(group.kind() + "." + name);
+      for (std::size_t i = 0; i < group.names().size(); ++i) {
+        for (const std::string& name : {group.names()[i], group.kind() + "." + group.names()[i]}) {
+          known.push_back(name);
+          is_input = is_input || (name == pin && group.is_input(i));
+        }
       }
     }
     if (std::find(known.begin(), known.end(), pin) == known.end()) {
       throw InputError(fmt::format("--pin {}={}: no such tensor", pin, fate_name(fate)),
                        suggestion(pin, known));
     }
-    if (fate == Fate::recompute && pin.ends_with("decoder_layer_input")) {
+    if (fate == Fate::recompute && is_input) {
       throw InputError(
           fmt::format("--pin {}={}: a layer is recomputed from it", pin, fate_name(fate)),
           "keep or offload it");

@@ -31,6 +31,12 @@ struct GroupChoice {
 };
 using Choice = std::vector<GroupChoice>; // by group
 
+[[nodiscard]] Fate fate_of(GroupChoice choice, std::size_t name);
+[[nodiscard]] GroupChoice with_fate(GroupChoice choice, std::size_t name, Fate fate);
+// What is pinned for a name in a kind of layer; that kind's own pin is the stronger one.
+[[nodiscard]] std::optional<Fate> pin_of(const Pins& pins, const std::string& kind,
+                                         const std::string& name);
+
 class GroupSpace {
 public:
   // Names beyond these would be too many sets to look at one by one.
@@ -44,6 +50,9 @@ public:
   // Whether a tensor of the group's first kind carries the name.
   [[nodiscard]] bool is_named(TensorIndex tensor, std::size_t name) const {
     return name_of_.front()[tensor] == name;
+  }
+  [[nodiscard]] bool is_input(std::size_t name) const { // of the layer: it is always saved
+    return (always_saved_ >> name & 1U) != 0;
   }
   [[nodiscard]] bool may_be(std::size_t name, Fate fate) const;
   [[nodiscard]] GroupChoice least() const; // saves the layer's input, and what is pinned

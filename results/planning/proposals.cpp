@@ -7,10 +7,6 @@
 namespace spillway {
 namespace {
 
-bool fits(const SettingSearch::Bounded& bounded, const MemoryLimits& limits) {
-  return bounded.bytes.hbm <= limits.hbm && bounded.bytes.host <= limits.host;
-}
-
 // One change at a time, the best first, as long as it helps.
 Choice climb(const SettingSearch& search, Choice choice, const MemoryLimits& limits) {
   SettingSearch::Bounded best = search.bound_of(choice);
@@ -19,7 +15,7 @@ Choice climb(const SettingSearch& search, Choice choice, const MemoryLimits& lim
     Choice next;
     for (Choice& changed : changed_in_one(search, choice)) {
       const SettingSearch::Bounded bounded = search.bound_of(changed);
-      if (fits(bounded, limits) && bounded.step_s < best.step_s) {
+      if (limits.hold(bounded.bytes) && bounded.step_s < best.step_s) {
         best = bounded;
         next = std::move(changed);
         better = true;
@@ -66,7 +62,7 @@ Choice cut_choice(const SettingSearch& search, double seconds_per_byte) {
     }
     GroupChoice& own = choice.emplace_back(space.least());
     for (const std::size_t i : cheapest_saves(layer, costs).groups) {
-      own.saved |= 1U << i;
+      own = with_fate(own, i, Fate::keep);
     }
   }
   return choice;
@@ -74,25 +70,25 @@ Choice cut_choice(const SettingSearch& search, double seconds_per_byte) {
 
 // Offloads what is kept, the largest first, until it fits.
 Choice made_to_fit(const SettingSearch& search, Choice choice, const MemoryLimits& limits) {
-  while (!fits(search.bound_of(choice), limits)) {
-    GroupChoice* largest = nullptr;
-    std::uint32_t bit = 0;
+  while (!limits.hold(search.bound_of(choice).bytes)) {
+    GroupChoice* group = nullptr; // that has the largest one
+    std::size_t name = 0;
     std::int64_t most = 0;
     for (std::size_t g = 0; g < choice.size(); ++g) {
       const GroupSpace& space = search.groups()[g];
       for (std::size_t i = 0; i < space.names().size(); ++i) {
-        const bool kept = (choice[g].saved & ~choice[g].offloaded) >> i & 1U;
-        if (kept && space.may_be(i, Fate::offload) && space.bytes()[i] > most) {
+        if (fate_of(choice[g], i) == Fate::keep && space.may_be(i, Fate::offload) &&
+            space.bytes()[i] > most) {
           most = space.bytes()[i];
-          largest = &choice[g];
-          bit = 1U << i;
+          group = &choice[g];
+          name = i;
         }
       }
     }
-    if (largest == nullptr) {
+    if (group == nullptr) {
       break;
     }
-    largest->offloaded |= bit;
+    *group = with_fate(*group, name, Fate::offload);
   }
   return choice;
 }
@@ -104,14 +100,10 @@ std::vector<Choice> changed_in_one(const SettingSearch& search, const Choice& ch
   for (std::size_t g = 0; g < choice.size(); ++g) {
     const GroupSpace& group = search.groups()[g];
     for (std::size_t i = 0; i < group.names().size(); ++i) {
-      const std::uint32_t bit = 1U << i;
       for (const Fate fate : {Fate::keep, Fate::recompute, Fate::offload}) {
-        Choice other = choice;
-        GroupChoice& own = other[g];
-        own.saved = fate == Fate::recompute ? own.saved & ~bit : own.saved | bit;
-        own.offloaded = fate == Fate::offload ? own.offloaded | bit : own.offloaded & ~bit;
-        if (group.may_be(i, fate) && own != choice[g]) {
-          changed.push_back(std::move(other));
+        if (group.may_be(i, fate) && fate != fate_of(choice[g], i)) {
+          changed.push_back(choice);
+          changed.back()[g] = with_fate(choice[g], i, fate);
         }
       }
     }
@@ -123,7 +115,7 @@ std::vector<Choice> propose(const SettingSearch& search, const MemoryLimits& lim
   std::vector<Choice> proposed;
   const Choice start = least_memory(search);
   const SettingSearch::Bounded least = search.bound_of(start);
-  if (!fits(least, limits)) {
+  if (!limits.hold(least.bytes)) {
     return proposed;
   }
   // Bounds of memory are below what is needed: try with less of it as well.
@@ -137,7 +129,7 @@ std::vector<Choice> propose(const SettingSearch& search, const MemoryLimits& lim
   const double copy = 1 / copy_rate(search.scenario(), PriceOf::store);
   for (const double price : {0.01, 0.1, 0.3, 1.0, 3.0}) {
     const Choice cut = made_to_fit(search, cut_choice(search, price * copy), limits);
-    if (fits(search.bound_of(cut), limits)) {
+    if (limits.hold(search.bound_of(cut).bytes)) {
       proposed.push_back(climb(search, cut, limits));
     }
   }
@@ -153,10 +145,9 @@ bool keeps_pins(const PolicySpec& policy, const Scenario& scenario, const Pins& 
     const LayerKind& kind = scenario.trace.kinds[k];
     for (TensorIndex t = 0; kind.checkpointed && t < kind.tensors.size(); ++t) {
       for (const std::string& name : kind.tensors[t].policy_names) {
-        const auto special = pins.find(kind.name + "." + name);
-        const auto pin = special == pins.end() ? pins.find(name) : special;
-        if (pin != pins.end() && plan.kinds[k].tensors[t].needed &&
-            plan.kinds[k].tensors[t].fate != pin->second) {
+        const std::optional<Fate> pin = pin_of(pins, kind.name, name);
+        const TensorDecision& decision = plan.kinds[k].tensors[t];
+        if (pin && decision.needed && decision.fate != *pin) {
           return false;
         }
       }

@@ -1,8 +1,8 @@
 #include "results/planning/setting_search.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -50,7 +50,10 @@ SettingSearch::SettingSearch(Scenario scenario, const Pins& pins, Folding foldin
     const StepBound::Orders orders = bound_->orders(g, groups_[g].plans({every, 0}));
     least_shares_.push_back(bound_->share(g, groups_[g].nothing_saved(), bound_->saved(g, orders)));
     all += least_shares_.back();
-    if (groups_[g].bytes() > groups_[main_group_].bytes()) {
+    const auto all_bytes = [](const GroupSpace& group) {
+      return std::accumulate(group.bytes().begin(), group.bytes().end(), std::int64_t{0});
+    };
+    if (all_bytes(groups_[g]) > all_bytes(groups_[main_group_])) {
       main_group_ = g;
     }
   }
@@ -126,7 +129,7 @@ private:
     if (split.kept_bytes > room_ || search_.late()) {
       return;
     }
-    ++search_.counts_.bounded;
+    ++search_.bounded_;
     space_.set_fates(split.kept, split.offloaded, plans_);
     Option option{{saved_, split.offloaded}, bound_.share(group_, plans_, shared_), last_layer_};
     // Not the bytes of all names: the last layer may keep its own, or free them early.
@@ -167,7 +170,6 @@ std::vector<SettingSearch::Option> SettingSearch::options_of(std::size_t group, 
     if (late()) {
       break;
     }
-    ++counts_.sets;
     const StepBound::Orders orders = bound_->orders(group, space.plans({saved, 0}));
     const StepBound::Saved shared = bound_->saved(group, orders);
     if (step_with(bound_->share(group, nothing, shared), others.share) < ceiling) {
@@ -231,7 +233,6 @@ void SettingSearch::open(double ceiling, const MemoryLimits& limits, const Deadl
   for (std::size_t i = partner_.size(); i-- > 1;) {
     partner_least_[i - 1] = least_of(partner_least_[i], partner_[i - 1].share);
   }
-  counts_.listed += main_.size() * partner_.size();
   for (std::uint32_t i = 0; i < main_.size(); ++i) {
     push(i, 0);
   }
@@ -243,7 +244,7 @@ bool SettingSearch::fits(const Option& one, const Option& other) const {
   const std::int64_t host = one.share.offloaded + other.share.offloaded;
   const std::int64_t hbm = bound_->fixed_bytes(host > 0) + one.share.kept + other.share.kept +
                            one.last_layer + other.last_layer;
-  return hbm <= limits_.hbm && host <= limits_.host;
+  return limits_.hold({hbm, host});
 }
 
 void SettingSearch::push(std::uint32_t main, std::uint32_t partner) {
@@ -280,12 +281,7 @@ std::optional<SettingSearch::Next> SettingSearch::choice_of(const Node& node, do
   if (groups_.size() == 2) {
     next.choice[1 - main_group_] = partner.choice;
   }
-  const MemoryLimits bytes = bound_of(next.choice).bytes;
-  if (bytes.hbm > limits_.hbm || bytes.host > limits_.host) {
-    ++counts_.too_large;
-    return std::nullopt;
-  }
-  return next;
+  return limits_.hold(bound_of(next.choice).bytes) ? std::optional(next) : std::nullopt;
 }
 
 std::optional<SettingSearch::Next> SettingSearch::take(double ceiling) {

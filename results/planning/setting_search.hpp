@@ -20,6 +20,9 @@ namespace spillway {
 // Bytes per GPU.
 struct MemoryLimits {
   std::int64_t hbm = 0, host = 0;
+  [[nodiscard]] bool hold(const MemoryLimits& bytes) const {
+    return bytes.hbm <= hbm && bytes.host <= host;
+  }
 };
 
 class SettingSearch {
@@ -46,10 +49,7 @@ public:
   // From `deadline` on it gives up: what is not listed is then bounded by root_bound().
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
   void open(double ceiling, const MemoryLimits& limits, const Deadline& deadline = {});
-  struct Counts {
-    std::uint64_t sets = 0, bounded = 0, listed = 0, too_large = 0;
-  };
-  [[nodiscard]] const Counts& counts() const { return counts_; }
+  [[nodiscard]] std::uint64_t bounded() const { return bounded_; } // choices, whole or in part
   // No choice that was not yet taken is faster than this; infinity when none is left.
   [[nodiscard]] double least() const;
   // The next choice in the order of bounds, if any is below `ceiling`.
@@ -101,7 +101,7 @@ private:
   std::vector<Option> main_, partner_;
   std::vector<StepBound::Share> partner_least_; // of this and all later ones
   std::priority_queue<Node> queue_, new_;       // of all; of main ones with their first partner
-  Counts counts_;
+  std::uint64_t bounded_ = 0;
   Deadline deadline_;
   bool complete_ = true; // the list
 };

@@ -9,7 +9,6 @@ namespace spillway {
 namespace {
 
 constexpr int max_rounds = 12;
-constexpr double settled = 1e-3;
 constexpr double slowest = 0.1; // the balance is met above it for any sane input
 
 // Times of the reported GPU's compute lane, kernels at speed 1.
@@ -85,7 +84,7 @@ Timeline replay_balanced(const Scenario& scenario, CostModel& cost, Lowered& low
     price(scenario, cost, lowered);
     timeline = replay(lowered.graph, lowered.machine, lowered.loops);
     next = balanced_speed(*rule, work_of(lowered, timeline, speed));
-    if (std::abs(next - speed) < settled) {
+    if (std::abs(next - speed) < speed_settled) {
       break;
     }
   }

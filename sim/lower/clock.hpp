@@ -21,6 +21,8 @@
 
 namespace spillway {
 
+inline constexpr double speed_settled = 1e-3; // how near two rounds of the balance are
+
 struct StepWork {
   double matmul_s = 0; // at speed 1
   double matmul_flops = 0;

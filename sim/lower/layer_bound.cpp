@@ -28,13 +28,12 @@ LayerBound::LayerBound(const Scenario& scenario, std::uint32_t kind, CostModel c
   cost_.set_speed(1);
   forward_traffic_ = WeightTraffic(scenario, *kind_, cost_, false);
   backward_traffic_ = WeightTraffic(scenario, *kind_, cost_, true);
-  const std::int64_t ranks = ranks_per_cpu(scenario);
   for (const Op& op : kind_->ops) {
-    forward_.push_back(kernel_of(op.work, ranks));
+    forward_.push_back(kernel_of(scenario, op.work));
   }
   for (const BackwardOp& op : kind_->backward) {
-    backward_.push_back(kernel_of(op.work, ranks));
-    backward_after_rerun_.push_back(kernel_of(op.work_after_rerun, ranks));
+    backward_.push_back(kernel_of(scenario, op.work));
+    backward_after_rerun_.push_back(kernel_of(scenario, op.work_after_rerun));
   }
   for (const Tensor& tensor : kind_->tensors) {
     const auto time = [&](PriceOf of) { return copy_time(scenario, of, tensor.bytes.count()); };
@@ -49,11 +48,11 @@ LayerBound::LayerBound(const Scenario& scenario, std::uint32_t kind, CostModel c
   }
 }
 
-LayerBound::Kernel LayerBound::kernel_of(const Work& work, std::int64_t ranks) const {
+LayerBound::Kernel LayerBound::kernel_of(const Scenario& scenario, const Work& work) const {
   Kernel kernel;
   kernel.kind = work.kind;
   if (work.is_collective()) {
-    const CollectiveTime time = solo_collective(cost_, work, ranks);
+    const CollectiveTime time = solo_collective(scenario, cost_, work);
     kernel.time.fixed = time.total;
     kernel.link = time.link;
     return kernel;

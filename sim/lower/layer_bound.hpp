@@ -88,7 +88,7 @@ private:
     double link = 0;
   };
   struct Lanes;
-  [[nodiscard]] Kernel kernel_of(const Work& work, std::int64_t ranks) const;
+  [[nodiscard]] Kernel kernel_of(const Scenario& scenario, const Work& work) const;
   [[nodiscard]] double run(Lanes& lanes, const Kernel& kernel, double ready, double speed,
                            const WeightTraffic& traffic) const;
   // `stored`: by tensor, when its buffer is free; empty: from the beginning.

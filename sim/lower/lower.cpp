@@ -71,9 +71,7 @@ void hold_static_memory(StepContext& context, std::uint16_t rank) {
 void add_ranks(StepContext& context) {
   const Device& device = context.scenario.device;
   Machine& machine = context.out.machine;
-  // A job smaller than a CPU's GPUs has the CPU to itself.
-  const auto ranks =
-      static_cast<std::uint16_t>(std::min(device.gpus_per_cpu, context.scenario.parallel.gpus));
+  const auto ranks = static_cast<std::uint16_t>(ranks_per_cpu(context.scenario));
   context.out.cpu_memory = add_resource(machine, "CPU memory", device.host_pool_rate.value);
   for (std::uint16_t rank = 0; rank < ranks; ++rank) {
     const auto name = [&](const char* what) { return fmt::format("{} of gpu {}", what, rank); };
@@ -214,6 +212,10 @@ double StepContext::tied_shard() const {
 double StepContext::shard_parameters(std::size_t layer, std::size_t group) const {
   return static_cast<double>(kind_of(layer).parameters[group]) /
          static_cast<double>(shard_group(group).size);
+}
+
+std::int64_t ranks_per_cpu(const Scenario& scenario) {
+  return std::min(scenario.device.gpus_per_cpu, scenario.parallel.gpus);
 }
 
 // Seen in compiled steps: dense layers late, expert layers early, and the other way

@@ -87,6 +87,9 @@ struct Scenario {
   [[nodiscard]] const PolicySpec& policy(const std::string& policy_name) const;
 };
 
+// Ranks that share a CPU's memory; a job smaller than a CPU's GPUs has the CPU to itself.
+[[nodiscard]] std::int64_t ranks_per_cpu(const Scenario& scenario);
+
 // Where every layer has a checkpoint: early or late. `offloads`: whether the policy does.
 [[nodiscard]] HeadGradient resolve_head_gradient(const Scenario& scenario, bool offloads);
 

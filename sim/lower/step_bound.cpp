@@ -1,6 +1,7 @@
 #include "sim/lower/step_bound.hpp"
 
 #include "sim/engine/repeats.hpp"
+#include "sim/lower/clock.hpp"
 #include "sim/lower/memory_bound.hpp"
 
 #include <algorithm>
@@ -10,9 +11,8 @@
 namespace spillway {
 namespace {
 
-// The balance of clock and power is found to 0.1 % of the speed; twice that is allowed for.
-constexpr double clock_slack = 2e-3;
-constexpr double rounding = 1e-9; // of times to whole picoseconds
+constexpr double clock_slack = 2 * speed_settled; // the balance is found to this
+constexpr double rounding = 1e-9;                 // of times to whole picoseconds
 
 // Around the reference's speed finely, since other policies' are not far.
 std::vector<double> speed_grid(const std::optional<ClockRule>& rule, double reference) {
@@ -139,7 +139,7 @@ StepBound::LoopLoad StepBound::weights_of(const LayerBlock& block, bool backward
         work.kind = what;
         work.bytes = Bytes{kind.parameters[g] * bytes_per_element(scenario_->precision.compute)};
         work.group = scenario_->trace.shard_group[g];
-        const CollectiveTime time = solo_collective(cost_, work, ranks_per_cpu(*scenario_));
+        const CollectiveTime time = solo_collective(*scenario_, cost_, work);
         lane += time.total;
         link += time.link;
       }

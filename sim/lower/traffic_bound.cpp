@@ -7,58 +7,6 @@
 
 namespace spillway {
 
-double copy_rate(const Scenario& scenario, PriceOf of) {
-  const Device& device = scenario.device;
-  const bool to_host = of == PriceOf::store || of == PriceOf::peeled_store;
-  const double pool = device.host_pool_rate.value / static_cast<double>(ranks_per_cpu(scenario));
-  const double rate = std::min({to_host ? device.d2h_rate.value : device.h2d_rate.value,
-                                copy_limit(device, of, scenario.runtime.schedule), pool});
-  return device.duplex_rate ? std::min(rate, device.duplex_rate->value) : rate;
-}
-
-std::int64_t ranks_per_cpu(const Scenario& scenario) {
-  return std::min(scenario.device.gpus_per_cpu, scenario.parallel.gpus);
-}
-
-CollectiveTime solo_collective(const CostModel& cost, const Work& work, std::int64_t ranks) {
-  const CollectiveCost c = cost.collective(work);
-  if (c.amount == 0) {
-    return {};
-  }
-  const Device& d = cost.device();
-  const double link = c.amount * c.scale_up_weight / d.scale_up_rate.value;
-  double slowest = std::max(
-      {link, c.amount * c.scale_out_weight / d.scale_out_rate.value,
-       c.amount * c.host_weight * static_cast<double>(ranks) / d.host_pool_rate.value,
-       c.amount * c.link_weight / d.d2h_rate.value, c.amount * c.link_weight / d.h2d_rate.value});
-  if (d.duplex_rate) {
-    slowest = std::max(slowest, 2 * c.amount * c.link_weight / d.duplex_rate->value);
-  }
-  return {c.latency.count() + slowest, link};
-}
-
-double WeightTraffic::end_of(double start, double alone, double Piece::*share) const {
-  double now = start;
-  for (const Piece& piece : pieces_) {
-    if (piece.to <= now) {
-      continue;
-    }
-    const double before = std::max(0.0, piece.from - now);
-    if (alone <= before) {
-      break;
-    }
-    alone -= before;
-    now += before;
-    const double done = (piece.to - now) * (piece.*share);
-    if (alone <= done) {
-      return now + alone / (piece.*share);
-    }
-    alone -= done;
-    now = piece.to;
-  }
-  return now + alone;
-}
-
 namespace {
 
 // What a flow's unit takes from what it shares, as the ranks of a CPU do it together.
@@ -130,7 +78,47 @@ double least_rate(const Loads& loads, const Loads& beside, const Loads& capacity
   return rate;
 }
 
+const Loads store_loads{0, 0, 1, 1, 0, 1};
+const Loads reload_loads{0, 0, 1, 0, 1, 1};
+
 } // namespace
+
+double copy_rate(const Scenario& scenario, PriceOf of) {
+  const bool to_host = of == PriceOf::store || of == PriceOf::peeled_store;
+  return std::min(copy_limit(scenario.device, of, scenario.runtime.schedule),
+                  fastest(to_host ? store_loads : reload_loads, capacities(scenario)));
+}
+
+CollectiveTime solo_collective(const Scenario& scenario, const CostModel& cost, const Work& work) {
+  const CollectiveCost c = cost.collective(work);
+  if (c.amount == 0) {
+    return {};
+  }
+  return {c.latency.count() + c.amount / fastest(loads_of(c), capacities(scenario)),
+          c.amount * c.scale_up_weight / scenario.device.scale_up_rate.value};
+}
+
+double WeightTraffic::end_of(double start, double alone, double Piece::*share) const {
+  double now = start;
+  for (const Piece& piece : pieces_) {
+    if (piece.to <= now) {
+      continue;
+    }
+    const double before = std::max(0.0, piece.from - now);
+    if (alone <= before) {
+      break;
+    }
+    alone -= before;
+    now += before;
+    const double done = (piece.to - now) * (piece.*share);
+    if (alone <= done) {
+      return now + alone / (piece.*share);
+    }
+    alone -= done;
+    now = piece.to;
+  }
+  return now + alone;
+}
 
 // A gather has at least what fairness leaves to it when an exchange, a store and a reload
 // run beside it, and none of these has more than what the gather then leaves.
@@ -146,8 +134,6 @@ WeightTraffic::WeightTraffic(const Scenario& scenario, const LayerKind& kind, co
       exchange = loads_of(cost.collective(op.work));
     }
   }
-  const Loads store{0, 0, 1, 1, 0, 1};
-  const Loads reload{0, 0, 1, 0, 1, 1};
   const CopySchedule schedule = scenario.runtime.schedule;
   const double store_limit = copy_limit(scenario.device, PriceOf::store, schedule);
   const double reload_limit = copy_limit(scenario.device, PriceOf::reload, schedule);
@@ -165,13 +151,14 @@ WeightTraffic::WeightTraffic(const Scenario& scenario, const LayerKind& kind, co
         continue;
       }
       const Loads own = loads_of(c);
-      const Loads taken = times(own, least_rate(own, exchange + store + reload, capacity));
+      const Loads taken =
+          times(own, least_rate(own, exchange + store_loads + reload_loads, capacity));
       const auto share = [&](double& place, const Loads& loads, double limit) {
         place = std::max(place, share_beside(loads, limit, taken, capacity));
       };
       share(piece.exchange, exchange, no_limit);
-      share(piece.store, store, store_limit);
-      share(piece.reload, reload, reload_limit);
+      share(piece.store, store_loads, store_limit);
+      share(piece.reload, reload_loads, reload_limit);
       if (what == WorkKind::all_gather) {
         piece.from = now + c.latency.count();
         piece.to = now = piece.from + c.amount / fastest(own, capacity);

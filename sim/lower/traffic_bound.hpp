@@ -5,7 +5,6 @@
 #include "sim/lower/pricing.hpp"
 #include "sim/lower/scenario.hpp"
 
-#include <cstdint>
 #include <vector>
 
 namespace spillway {
@@ -14,11 +13,10 @@ namespace spillway {
 struct CollectiveTime {
   double total = 0, link = 0;
 };
-[[nodiscard]] CollectiveTime solo_collective(const CostModel& cost, const Work& work,
-                                             std::int64_t ranks_per_cpu);
+[[nodiscard]] CollectiveTime solo_collective(const Scenario& scenario, const CostModel& cost,
+                                             const Work& work);
 // Bytes per second of one GPU's copy when all GPUs of the CPU copy as well.
 [[nodiscard]] double copy_rate(const Scenario& scenario, PriceOf of);
-[[nodiscard]] std::int64_t ranks_per_cpu(const Scenario& scenario);
 
 // What else moves while a layer runs: from its top on the weights of the next one are
 // gathered. A collective or copy that meets them gets a share of the rate that it has alone.

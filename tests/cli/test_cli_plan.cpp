@@ -157,6 +157,12 @@ TEST_CASE("Mistakes in the options of plan") {
   refused({"--pin", "query_proj"},
           "error: --pin 'query_proj' is not NAME=keep, recompute or offload\n"
           "      for example --pin query_proj=offload or --pin moe.query_proj=keep\n");
+  refused({"--pin", "=keep"}, "error: --pin '=keep' is not NAME=keep, recompute or offload\n"
+                              "      for example --pin query_proj=offload or --pin "
+                              "moe.query_proj=keep\n");
+  refused({"--micro-batch", "1:65", "--free-batch"},
+          "error: --micro-batch 1:65: between 1 and 64 of them\n"
+          "      for example --micro-batch 1,2,4 or --micro-batch 1:16\n");
   refused({"--pin", "query_prj=keep"}, "error: --pin query_prj=keep: no such tensor\n"
                                        "      did you mean 'query_proj'?\n");
   refused({"--pin", "mla_q=keep", "--pin", "mla_q=offload"},

@@ -107,6 +107,38 @@ std::uint32_t in_effect(const SettingSearch& search, const GroupSpace& group, st
   return written(search, group, {saved, 0}).saved;
 }
 
+TEST_CASE("Too many names to choose for are refused, until some are pinned") {
+  Scenario scenario = catalogue(scenario_name);
+  scenario.framework.policy_names.clear();
+  const auto moe = std::find_if(scenario.trace.kinds.begin(), scenario.trace.kinds.end(),
+                                [](const LayerKind& kind) { return kind.name == "moe"; });
+  const StepBound::Group group{"moe",
+                               {static_cast<std::uint32_t>(moe - scenario.trace.kinds.begin())}};
+  const auto name_first = [&](std::size_t count) { // and no others
+    for (std::size_t t = 0; t < moe->tensors.size(); ++t) {
+      moe->tensors[t].policy_names.clear();
+      if (t < count) {
+        moe->tensors[t].policy_names.push_back("tensor " + std::to_string(t));
+      }
+    }
+  };
+  const auto message = [&](const Pins& pins) -> std::string {
+    try {
+      static_cast<void>(GroupSpace(scenario, group, pins));
+    } catch (const InputError& error) {
+      return error.diagnostics().front().message;
+    }
+    return {};
+  };
+  name_first(21); // the input has two fates
+  CHECK(message({}).empty());
+  name_first(22);
+  CHECK(message({}) == "moe layers have 22 tensors to choose for, more than 20");
+  CHECK(message({{"tensor 1", Fate::keep}}).empty());
+  name_first(31);
+  CHECK(message({}) == "moe layers have 31 tensors to choose for, more than 20");
+}
+
 TEST_CASE("Saved sets are all that differ in effect, each once") {
   const SettingSearch search = search_with({});
   for (const GroupSpace& group : search.groups()) {

@@ -113,9 +113,8 @@ NamedKind named_kind(const Scenario& scenario, const std::string& name) {
   RateCache cache;
   CostModel cost(scenario.device, scenario.parallel.gpus, cache);
   for (const Op& op : result.kind->ops) {
-    const double seconds = op.work.is_collective()
-                               ? solo_collective(cost, op.work, ranks_per_cpu(scenario)).total
-                               : cost.kernel_time(op.work).count();
+    const double seconds = op.work.is_collective() ? solo_collective(scenario, cost, op.work).total
+                                                   : cost.kernel_time(op.work).count();
     result.costs.rerun_s.push_back(std::round(seconds * 1e12) / 1e12);
   }
   result.costs.price_s.assign(names.size(), 0.0);
