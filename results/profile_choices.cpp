@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::array<double, 6> limit_shares{0.5, 0.6, 0.7, 0.8, 0.9, 1.0};
 constexpr std::size_t least_policies = 5;
-constexpr double noise_percent = 1.5; // two runs of one case differ by up to so much
 
 struct Figures {
   double step_s = 0, peak_bytes = 0;
@@ -124,7 +123,7 @@ std::string misses_text(const std::vector<PolicyChoice>& choices) {
 } // namespace
 
 bool PolicyChoice::is_right() const {
-  return fits && regret_percent <= noise_percent;
+  return fits && regret_percent <= timing_noise_percent;
 }
 
 PolicyChoices policy_choices(const std::vector<ProfileRecord>& records,
@@ -166,7 +165,7 @@ std::string choices_text(const PolicyChoices& all) {
       "or within {:g} % of it; chosen that do not fit as measured: {}; limits that no policy was\n"
       "predicted to fit: {}\n",
       choices.size(), all.groups, 100 * limit_shares.front(), 100 * limit_shares.back(),
-      count([](const PolicyChoice& c) { return c.is_right(); }), noise_percent,
+      count([](const PolicyChoice& c) { return c.is_right(); }), timing_noise_percent,
       count([](const PolicyChoice& c) { return !c.chosen.empty() && !c.fits; }),
       count([](const PolicyChoice& c) { return c.chosen.empty(); }));
   return text + worst_text(choices) + misses_text(choices);

@@ -410,9 +410,9 @@ std::string profiles_text(const std::vector<ProfileResult>& results, const PairO
     }
   }
   text += summary.render();
-  return text + fmt::format("\nof {} pairs of policies that differ by more than 1.5 %, {} are "
+  return text + fmt::format("\nof {} pairs of policies that differ by more than {:g} %, {} are "
                             "ordered as measured\n",
-                            order.pairs, order.right);
+                            order.pairs, timing_noise_percent, order.right);
 }
 
 std::string profiles_json(const std::vector<ProfileResult>& results, const PolicyChoices& choices) {

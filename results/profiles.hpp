@@ -53,6 +53,10 @@ struct ProfileResult {
                                                         const Device& device,
                                                         const FrameworkSpec& framework);
 
+// Times that differ by no more than this say nothing about which policy is faster: more than
+// two runs of one case were seen to differ by.
+inline constexpr double timing_noise_percent = 1.5;
+
 // Of pairs of policies of one shape and switches whose measured times differ by
 // more than `apart_percent`: how many the prediction orders the same way.
 struct PairOrder {

@@ -48,7 +48,7 @@ struct FrameworkSpec {
   SourcedNumber loss_forward, loss_backward;       // bytes per logit
   SourcedNumber logit_bytes, logit_gradient_bytes; // memory per logit
   SourcedNumber saved_write;                       // of a tensor that is kept for backward
-  SourcedNumber stack_fill;                        // of all kept tensors, once a step
+  SourcedNumber stack_fill;                        // of all kept tensors, once a micro-batch
   // Without checkpoint the compiler keeps more than backward's operands, per layer:
   SourcedNumber unchecked_stream;     // in multiples of the residual stream
   SourcedNumber unchecked_norm;       // of what norms of the stream's width read

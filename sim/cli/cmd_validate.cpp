@@ -64,7 +64,7 @@ ExitCode validate_profiles(const Catalog& catalog, const CommonOptions& options)
     write_output(options.json, profiles_json(results, choices));
   }
   if (options.prints_text()) {
-    write_output("-", profiles_text(results, policy_order(records, results, 1.5)) +
+    write_output("-", profiles_text(results, policy_order(records, results, timing_noise_percent)) +
                           choices_text(choices));
   }
   return std::all_of(results.begin(), results.end(), passes) ? ExitCode::done : ExitCode::no;
